@@ -22,7 +22,7 @@ CORE := tests/private_interfaces tests/test_import.py tests/test_public_names.py
 
 # Tests whose compiled functions run as plain Python too. Those of kernels and streams do not: they
 # borrow arrays from machine code and count on numbers that overflow without a warning.
-INTERPRETED := tests/manifolds/test_laws.py -k 'not Product and not covariance and not not_finite'
+INTERPRETED := tests/manifolds/test_invariants.py -k 'not Product and not covariance and not nonfinite'
 
 .DELETE_ON_ERROR:
 .PHONY: help demo examples test test-slow test-oldest test-oldest-core test-newest coverage lint format \

@@ -23,14 +23,14 @@ friction_coefficients = integrators.friction_coefficients
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with a fault.
+    """A kernel with a deliberate error.
 
     Attributes
     ----------
     name : str
-        What is wrong.
+        Description of the error.
     kernel : numba dispatcher
-        The kernel it is made of.
+        The correct kernel.
     replaced : mapping
         Name of an ingredient in the module of the kernel to what stands in for it.
     edit : tuple of str
@@ -51,7 +51,7 @@ class Mutant:
         Raises
         ------
         ValueError
-            If the kernel has no such ingredient or line any more.
+            If the kernel no longer has the replaced function or line.
         """
         replaced, edits, mutant = self._mutate(self.kernel)
         if replaced != set(self.replaced) or edits != bool(self.edit[0]):
@@ -59,7 +59,7 @@ class Mutant:
         return mutant
 
     def _mutate(self, original: Any) -> tuple[set[str], int, Callable[..., Any]]:
-        """Say what was replaced, how often the text was there, and return the compiled mutant."""
+        """Return the replaced text, the number of its occurrences, and the compiled mutant."""
         function = original.py_func
         scope, names = dict(function.__globals__), function.__code__.co_names
         found = set(self.replaced) & set(names)
@@ -95,7 +95,7 @@ def half_of_the_friction(step_size, friction, known_noise, splitting, decay, noi
 
 @njit
 def friction_twice(step_size, friction, known_noise, splitting, decay, noise_sd):
-    """Friction in both halves of a kick, and the noise of one."""
+    """Apply friction in both halves of a kick, and the noise of one."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay *= decay
     return 0
@@ -103,7 +103,7 @@ def friction_twice(step_size, friction, known_noise, splitting, decay, noise_sd)
 
 @njit
 def no_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
-    """Noise without friction."""
+    """Apply noise without friction."""
     friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = 1.0
     return 0
@@ -119,14 +119,14 @@ def explicit_friction(step_size, friction, known_noise, splitting, decay, noise_
 
 @njit
 def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, noise_sd):
-    """Known noise counts double."""
+    """Subtract known noise twice."""
     twice = 2.0 * known_noise
     return friction_coefficients(step_size, friction, twice, splitting, decay, noise_sd)
 
 
 @njit
 def noise_left_in(step_size, friction, known_noise, splitting, decay, noise_sd):
-    """Known noise is ignored."""
+    """Ignore known noise."""
     none = 0.0 * known_noise
     return friction_coefficients(step_size, friction, none, splitting, decay, noise_sd)
 
@@ -186,7 +186,7 @@ def scaled_sphere_geodesic(blocks, scales, x, v, time):
 
 @njit
 def scaled_tangent_geodesic(blocks, scales, x, v, time):
-    """A geodesic that requires a velocity tangent to the sphere x is on."""
+    """A geodesic that requires a velocity tangent to the sphere through x."""
     inner = 0.0
     for i in range(x.size):
         inner += x[i] * v[i]
@@ -197,13 +197,13 @@ def scaled_tangent_geodesic(blocks, scales, x, v, time):
 
 @njit
 def unscaled_geodesic(blocks, scales, x, v, time):
-    """All blocks move for the same time."""
+    """Move all blocks for the same time."""
     product_flows.geodesic(blocks, x, v, time)
 
 
 @njit
 def always_small(stream):
-    """A uniform number that accepts everything."""
+    """Return a uniform number that accepts every proposal."""
     return 1e-300
 
 
@@ -214,7 +214,7 @@ def no_kinetic_energy(blocks, v, chains, sign, energy):
 
 @njit
 def low_temperature_reading(v, dim):
-    """A thermometer that reads 20 % too little."""
+    """Report a temperature that is 20 % too low."""
     return 0.8 * integrators.kinetic_temperature(v, dim)
 
 

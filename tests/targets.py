@@ -175,7 +175,7 @@ RISE, FALL = 1.0, 2.5
 
 @njit
 def _laplace(x, gradient):
-    """A Laplace distribution, and one that falls faster than it rises: kinks at zero."""
+    """A symmetric and an asymmetric Laplace distribution, with kinks at zero."""
     total = 0.0
     for i in range(2):
         rate = FALL if i == 1 and x[i] > 0.0 else RISE

@@ -47,7 +47,7 @@ def temperature_from_python(square, power, decay, step_size, splitting, dim):
 
 
 def coefficients(step_size, friction, known_noise, splitting):
-    """Decay and spread of each coordinate, and the number of clipped ones."""
+    """Decay and noise sd of each coordinate, and the number of clipped ones."""
     friction, known_noise = np.array(friction, float), np.array(known_noise, float)
     decay, noise_sd = np.empty((2, friction.size))
     clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
@@ -57,7 +57,7 @@ def coefficients(step_size, friction, known_noise, splitting):
 def linear_kick(
     angle, splitting, *, thermostat=0.0, known_noise=0.0, step_size=STEP, kicks=kick_from_python
 ):
-    """Factors of v and of the gradient in a kick, and variance of its noise, as measured."""
+    """Factors of v and of the gradient in a kick and the variance of its noise, as measured."""
     decay, noise_sd, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
     drag = math.exp(-thermostat)
 
@@ -157,7 +157,7 @@ def observed_order(thermostat, known, unknown, **options):
 def test_positions_are_of_second_order_at_a_constant_thermostat(
     thermostat, known, unknown, splitting
 ):
-    """Symmetric friction of the thermostat around friction, noise and what is known of noise."""
+    """Thermostat friction arranged symmetrically around friction, noise and known noise."""
     if splitting == EXACT and not thermostat and not unknown:
         assert oscillator_error(0.04, 1.3, 0.0, known, 0.0, splitting=EXACT) < 1e-12
         return

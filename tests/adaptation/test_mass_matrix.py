@@ -104,7 +104,7 @@ def test_unobserved_directions_keep_their_scale():
 
 
 def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray:
-    """Scales of 0.1 to 10, and in their units a few directions of other variances than 1."""
+    """Covariance with scales of 0.1 to 10 and a few directions whose scaled variance is not 1."""
     directions, _ = np.linalg.qr(rng.normal(size=(d, len(variances))))
     spiked = np.eye(d) + (directions * (np.asarray(variances) - 1.0)) @ directions.T
     scales = 10.0 ** rng.uniform(-1, 1, size=d)
@@ -112,7 +112,7 @@ def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray
 
 
 def exact_draws(rng: np.random.Generator, covariance: np.ndarray, n: int):
-    """Draws of a normal distribution, and the gradients there."""
+    """Draws of a normal distribution and their gradients."""
     x = rng.standard_normal((n, len(covariance))) @ np.linalg.cholesky(covariance).T
     return x, -np.linalg.solve(covariance, x.T).T
 
@@ -141,7 +141,7 @@ def test_few_directions_of_many_are_estimated(variances, n):
 
 @pytest.mark.parametrize("n", [20, 60, 400])
 def test_no_direction_from_independent_coordinates(n):
-    """Gradients that are noisy, too, as those of a posterior that is not quite normal."""
+    """Also with noisy gradients, as for a posterior that is not exactly normal."""
     rng = np.random.default_rng(6)
     x, gradients = exact_draws(rng, spiked_covariance(rng, 200, []), n)
     assert low_rank_factor(x, gradients).stretch.size == 0
@@ -151,7 +151,7 @@ def test_no_direction_from_independent_coordinates(n):
 
 
 def test_directions_without_cross_validation_are_spurious():
-    """What fewer draws than coordinates make of independent positions and gradients."""
+    """Estimates from fewer draws than coordinates, with independent positions and gradients."""
     rng = np.random.default_rng(7)
     x, gradients = rng.normal(size=(2, 40, 300))
     found = low_rank_factor(x, gradients)
@@ -246,7 +246,7 @@ def test_windows_resume():
 
 @pytest.mark.parametrize("kind", ["dense", "low rank", "diag"])
 def test_scales_of_angles_are_circular(kind):
-    """However far the line is that a chain went along; other coordinates keep their scale."""
+    """For unwrapped angles at any distance; the scales of other coordinates do not change."""
     rng = np.random.default_rng(1)
     n = 500
     near = rng.normal(0.0, 0.1, size=n) + np.pi

@@ -76,7 +76,7 @@ def test_maximum_time_has_the_allowed_inflation():
 
 @pytest.mark.parametrize("n_tune", [0, 1, 2, 3, 4, 10, 1000])
 def test_final_step_size_inflates_by_five_per_cent(n_tune):
-    """However short the tuning phase is; only before its last draw there may be more."""
+    """For tuning phases of any length; only before the last tuning draw it may be larger."""
     allowed = [allowed_inflation(draw, n_tune) for draw in range(n_tune or 1)]
     assert allowed[-1] == pytest.approx(0.05)
     assert allowed == sorted(allowed, reverse=True)

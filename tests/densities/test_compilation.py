@@ -106,7 +106,7 @@ def test_inputs_of_every_kind(mode):
 
 @pytest.mark.parametrize("mode", [None, "FAST_COMPILE"])
 def test_number_of_rows_as_the_argument(mode):
-    """Coordinates and data with as many rows as the argument says, starting at the first."""
+    """Coordinates and data with the first rows; the argument is their number."""
     q = pt.matrix("q", shape=(None, 2))
     data = pt.matrix("data", shape=(None, 2))
     field = compile_gradient(
@@ -149,7 +149,7 @@ def test_error_of_an_interpreted_gradient_is_raised():
 
 
 class Halved(Op):
-    """An Op that Numba leaves to Python, and that fails when it is told to."""
+    """An Op that Numba runs in Python, and that can be made to fail."""
 
     fails = False
 

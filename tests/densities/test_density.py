@@ -204,7 +204,7 @@ def test_minibatch_of_pymc(table):
 
 @pytest.mark.parametrize("is_computed", [False, True], ids=["container", "computed"])
 def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_computed):
-    """A CustomDist copies the node; its data must stay aligned with the observed ones.
+    """A CustomDist copies the node; its data must stay aligned with the observed values.
 
     It also copies what the data are computed from.
     """
@@ -278,7 +278,7 @@ def test_other_data_are_updated_by_set_data(table):
 
 
 def test_data_are_explicit_inputs_of_the_graph(full, table):
-    """Data and long constants are explicit inputs; only short constants stay."""
+    """Data and long constants are explicit inputs; only short constants are not."""
     X, _ = table
     with pm.Model() as model:
         w = pm.Normal("w", 0.0, 3.0, shape=100)

@@ -12,7 +12,7 @@ from pymc_geodesic.densities.graphs import unoptimized_function, without_c_compi
 
 
 def make():
-    """A vector, and its square within an Op that has a graph of its own, which is compiled once."""
+    """A vector, and its square within an Op with its own graph, which is compiled once."""
     x = pt.vector("x")
     return [x], OpFromGraph([x], [x**2])(x).sum()
 

@@ -152,7 +152,7 @@ def _other_rows(m, data):
     ]),
 )  # fmt: skip
 def test_dependent_rows_raise(rows, message, batch_size):
-    """With all the rows in one minibatch too, which are in another order than in the model."""
+    """Also with all rows in one minibatch, since their order differs from that of the model."""
     with pm.Model():
         data = pm.Data("y", np.random.default_rng(1).normal(size=40))
         m = pm.Normal("m", 0.0, 10.0)
@@ -224,7 +224,7 @@ def known_moments(arrays, m):
 
 @pytest.mark.parametrize("source", [ShuffledRows, slow(IndependentRows), slow(RandomRows)])
 def test_conditional_distributions(conjugate, source):
-    """Batches that do not divide N, rows that are there twice, several variables and points."""
+    """Batch sizes that do not divide N, repeated rows, several variables and points."""
     model, arrays, estimator = conjugate
     m = 0.3
     estimator.source = source(arrays, BATCH)

@@ -60,18 +60,18 @@ def found(term):
 
 
 @pytest.mark.parametrize("term", JUMPS.values(), ids=JUMPS.keys())
-def test_jumps_are_found_with_the_variable_that_moves(term):
+def test_jumps_are_reported_with_their_variable(term):
     assert found(term) == [("y", ["a"])]
 
 
 @pytest.mark.parametrize("term", NO_JUMPS.values(), ids=NO_JUMPS.keys())
-def test_what_is_written_in_pieces_and_meets(term):
+def test_continuous_piecewise_functions_are_accepted(term):
     assert found(term) == []
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_some_rows_represent_all(order):
-    """They are spread over all: times may be sorted, and a change far from the first of them."""
+    """The checked rows are evenly spaced: times may be sorted, with a late change."""
     times = np.linspace(-2.0, 2.0, 1000)[::order]
     with pm.Model() as model:
         tau, _ = pm.Normal("tau"), pm.Normal("b")
@@ -111,8 +111,8 @@ def change_point():
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, SGLD], ids=lambda step: step.__name__)
-def test_a_change_point_is_left_to_samplers_that_correct(step_class):
-    """Its gradient is zero: the draws of τ would be those of the prior."""
+def test_a_change_point_needs_a_metropolis_correction(step_class):
+    """Its gradient is zero, so that the draws of τ would be those of the prior."""
     rows = {"batch_size": 5, "minibatch": ["time", "seen"], "compile_kwargs": INTERPRETED}
     message = (
         "the log-density of 'y' jumps as a function of 'tau'"

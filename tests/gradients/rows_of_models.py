@@ -15,7 +15,7 @@ INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
 class Case(NamedTuple):
-    """How a model meets its rows."""
+    """A model and the way in which it obtains its rows."""
 
     n_rows: int
     batch_size: int
@@ -54,7 +54,7 @@ def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parameters(case: Case):
-    """Variables, on a Stiefel manifold too if wanted, and the mean of the rows."""
+    """Variables, optionally also on a Stiefel manifold, and the mean of the rows."""
     log_sd = pm.Normal("log_sd", 0.0, 0.5)
     direction = pg.UniformSphere("direction", shape=3)
     b = pm.Normal("b", 0.5, 2.0, shape=WIDTH)
@@ -119,14 +119,14 @@ class Setup:
         assert self._full.product.names == self.step.product.names
 
     def full(self, x: np.ndarray) -> np.ndarray:
-        """Gradient of all rows, and the log-density behind it."""
+        """Gradient over all rows, followed by the log-density."""
         return values(self._full.estimator.logp_grad, x, x.size + 1)
 
     def center(self, x: np.ndarray) -> None:
         self.gradient.center_at(x, self.gradient.gradient_of_all_rows(x))
 
     def estimates(self, x: np.ndarray) -> np.ndarray:
-        """Of all the minibatches of consecutive rows there are, or of some random ones.
+        """Estimates from all minibatches of consecutive rows, or from random minibatches.
 
         Where the rows divide into minibatches, those that share no row stand for all of them.
         """

@@ -33,12 +33,12 @@ TIME = 2.0
 
 
 def called(field: GradientFunction, context: np.ndarray | None = None) -> Callback:
-    """A field as kernels call it."""
+    """Gradient function with the signature that kernels call."""
     return Callback(field.address, np.zeros(1, dtype=np.int64) if context is None else context)
 
 
 def gradient_field(target: Target) -> GradientFunction:
-    """The gradient of a target, as kernels of one chain call it."""
+    """Gradient of a target, with the signature that kernels of one chain call."""
     log_density = target.log_density
 
     @njit
@@ -112,7 +112,7 @@ def start(target: Target, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class Ends(NamedTuple):
-    """Where chains end.
+    """Final states of chains.
 
     Attributes
     ----------

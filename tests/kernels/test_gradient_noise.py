@@ -37,7 +37,7 @@ def noisy_field():
 
 @pytest.fixture
 def noisy(noisy_field):
-    """Gradient function with noise, and the context that points at the stream of the noise."""
+    """Gradient function with noise, and the context with the address of its random stream."""
     stream = new_stream(np.random.default_rng(7))
     context = np.array([stream.ctypes.data], dtype=np.int64)
     yield noisy_field, context
@@ -76,7 +76,7 @@ def balance_of(known):
 
 
 @pytest.mark.parametrize("known", [0.0, 0.5])
-def test_thermostat_absorbs_unknown_noise(noisy, known):
+def test_thermostat_compensates_unknown_noise(noisy, known):
     """Started at the friction that balances the noise, the target is stationary."""
     balance, inertia = balance_of(known), 2.0
     ends = run(noisy, known * NOISE, inertia=inertia, balance=balance)
@@ -85,8 +85,8 @@ def test_thermostat_absorbs_unknown_noise(noisy, known):
     assert thermostat_errors(ends, TARGET, inertia, balance) < LIMIT
 
 
-def test_thermostat_finds_the_balance(noisy):
-    """From ξ = 0, which leaves the positions too wide."""
+def test_thermostat_converges_to_the_balance(noisy):
+    """From ξ = 0, at which the variance of the positions is too large."""
     ends = run(noisy, 0.0, inertia=0.5, n_steps=200)
     error = ends.thermostats.std() / np.sqrt(N_CHAINS)
     assert ends.thermostats.mean() == pytest.approx(balance_of(0.0), abs=LIMIT * error)
@@ -114,7 +114,7 @@ def test_noise_bias_is_the_stationary_variance(angle):
 @pytest.mark.parametrize("repeats", [1, 2, 5, 20])
 @pytest.mark.parametrize("angle", [0.1, 1.0])
 def test_repeated_noise(angle, repeats):
-    """Sum over all past noise, each value of which acts in ``repeats`` steps."""
+    """Sum over all past noise; each value acts in ``repeats`` steps."""
     decay = np.exp(-angle)
     variances = []
     for phase in range(1, repeats + 1):

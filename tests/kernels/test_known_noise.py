@@ -103,7 +103,7 @@ def mixed():
 
 
 @pytest.mark.parametrize("kernel", [sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
-def test_exact_draws_stay_exact_draws(kernel, case):
+def test_exact_draws_stay_exact(kernel, case):
     ends = case.run(kernel)
     product = case.target.product
     assert product.contains(product.from_coordinates(ends.x), 1e-12).all()

@@ -81,7 +81,7 @@ def test_the_posterior_of_log_normal_data_is_exact_at_any_step(step_size):
         assert stats.kstest(state[column::2], dist.cdf).pvalue > 1e-4
 
 
-def test_noise_widens_the_law_by_the_hyperbolic_tangent():
+def test_noise_inflates_the_variance_by_the_hyperbolic_tangent():
     """Estimates of A have variance 1, so the variance of log θ grows by tanh(h/2)/B²."""
     step_size, n = 1.0, 3000
     rng, own = np.random.default_rng(6), stream(7)

@@ -39,7 +39,7 @@ def many():
 
 
 def run(kernel, compiled, field, many, n=N_CHAINS, target=TARGET):
-    """Positions, velocities where there are any, and acceptance rates."""
+    """Positions, velocities if the kernel has any, and acceptance rates."""
     if kernel is gmc:
         x, acceptance = run_gmc(target, *many, n, step_size=BIG_STEP, kernel=compiled)
         return x, None, acceptance.mean()
@@ -74,7 +74,7 @@ def test_biased_kernels_are_rejected(mutant, field, many):
 
 
 @pytest.mark.parametrize("mutant", REJECTED, ids=str)
-def test_rejected_proposals_are_noticed(mutant, field, many):
+def test_rejected_proposals_are_detected(mutant, field, many):
     _, _, acceptance = run(mutant.kernel, mutant.compile(), field, many)
     assert acceptance < 0.8
 
@@ -88,7 +88,7 @@ def test_velocities_are_tangent_at_every_geodesic(kernel, field):
 @pytest.mark.parametrize(
     "mutant", by_default([str(UNPROJECTED[0]), str(UNPROJECTED[2])], of=UNPROJECTED), ids=str
 )
-def test_velocities_off_the_tangent_space_are_noticed(mutant, field):
+def test_velocities_off_the_tangent_space_are_detected(mutant, field):
     with pytest.raises(ArithmeticError, match="not tangent"):
         run(mutant.kernel, mutant.compile(), field, side_by_side(TARGET, 1), n=1)
 
@@ -102,7 +102,7 @@ OF_FIRST_ORDER = [
 
 
 @pytest.mark.parametrize("mutant", by_default(OF_FIRST_ORDER, of=ASYMMETRIC), ids=str)
-def test_kernels_of_lower_order_are_noticed(mutant):
+def test_kernels_of_lower_order_are_detected(mutant):
     assert observed_order(mutant.kernel, mutant.compile(), TARGET) < 1.5
 
 

@@ -63,7 +63,7 @@ def check_transition(transition, seed=1):
     return worst
 
 
-def test_the_transition_has_the_non_central_chi_squared_law():
+def test_the_transition_has_the_non_central_chi_squared_distribution():
     assert check_transition(cir_transition) > 1e-4
 
 
@@ -80,8 +80,8 @@ def test_the_transition_density_solves_the_process():
 
 
 @pytest.mark.parametrize("state", [-700.0, -1e5])
-def test_states_below_every_number_keep_their_logarithm(state):
-    """From far below, θ is a gamma variate times 1 − e⁻ʰ; nothing is zero."""
+def test_underflowing_states_keep_their_logarithm(state):
+    """From a tiny state, θ is a gamma variate times 1 − e⁻ʰ and never zero."""
     log_state = np.full(N, state)
     cir_transition(log_state, np.full(N, 1e-3), ZERO, np.full(1, 0.4), stream())
     assert np.isfinite(log_state).all()
@@ -92,7 +92,7 @@ def test_states_below_every_number_keep_their_logarithm(state):
 
 
 @pytest.mark.parametrize("shape", [1e-3, 0.1, 1.0, 50.0])
-def test_the_gamma_law_is_stationary(shape):
+def test_the_gamma_distribution_is_stationary(shape):
     start, end = np.empty((2, N))
     fill_log_gamma(stream(5), np.full(N, shape), start)
     end[:] = start
@@ -130,7 +130,7 @@ def without_mixture(log_state, shape, log_rate, time, stream):
 
 @like_the_kernel
 def doubled_centrality(log_state, shape, log_rate, time, stream):
-    """Mutant: the non-centrality is taken for the rate of the Poisson variate."""
+    """Mutant: the non-centrality is the rate of the Poisson variate."""
     shapes = shape.copy()
     for i in range(shapes.size):
         shapes[i] += poisson(stream, 2.0 * math.exp(log_state[i]) / math.expm1(time[0]))
@@ -155,7 +155,7 @@ def euler(log_state, shape, log_rate, time, stream):
 
 
 @pytest.mark.parametrize("mutant", [without_mixture, doubled_centrality, halved_freedom, euler])
-def test_mutants_of_the_transition_are_found(mutant):
+def test_mutants_of_the_transition_are_rejected(mutant):
     assert check_transition(mutant) < 1e-8
 
 
@@ -174,7 +174,7 @@ def two_minibatches(position, argument, context, output):
 
 
 def noisy_chains(n, steps, step_size, start, prior):
-    """θ of ``n`` independent chains after some steps, each with minibatches of its own."""
+    """θ of ``n`` independent chains after some steps, each with its own minibatches."""
     field = native_function(two_minibatches, 3)
     callback, priors = Callback(field.address, NO_CONTEXT), Prior(prior, np.ones(3))
     rng = np.random.default_rng(3)
@@ -248,7 +248,7 @@ BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
 
 
 @pytest.mark.parametrize("log_theta", [[0.0, 1.0], [-600.0, 4.0]])
-def test_counts_and_exposures_are_told_apart(log_theta):
+def test_counts_and_exposures_are_distinguished(log_theta):
     field = native_function(poisson_like, 4)
     values, counts, exposures = np.empty((3, 4))
     values_from_logs(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
@@ -306,7 +306,7 @@ def test_an_undefined_count_stops_too():
     assert run_two(undefined, [0], np.zeros(2))[0] == 0
 
 
-def test_density_of_the_transition_integrates_to_the_law():
+def test_density_of_the_transition_integrates_to_its_cdf():
     """The reference distribution is that of eq. 2.2, whose density contains a Bessel function."""
     shape, state, time = 0.7, 2.0, 0.4
     c = 1.0 / -math.expm1(-time)
@@ -370,7 +370,7 @@ def tilted_moments():
 
 @pytest.mark.parametrize("count_total", [1.0, 4.0, 9.0])
 def test_counts_whose_sum_depends_on_the_point_leave_the_posterior_invariant(count_total):
-    """Whatever M is; and the sum of θ is a gamma variate that does not depend on ω."""
+    """For every M; the sum of θ is a gamma variate that does not depend on ω."""
     share, total = tilted_chains(count_total)
     mean, sd = tilted_moments()
     assert (mean, sd) == (pytest.approx(0.8068, abs=1e-4), pytest.approx(0.1821, abs=1e-4))
@@ -380,8 +380,8 @@ def test_counts_whose_sum_depends_on_the_point_leave_the_posterior_invariant(cou
     assert abs(stats.spearmanr(share, total).statistic) < 4.0 / math.sqrt(CHAINS)
 
 
-def test_without_a_fixed_total_they_do_not():
-    """The sum of θ follows 2 + 5 ω₁, and long stays where it is large weigh as much again."""
+def test_counts_without_a_fixed_total_are_biased():
+    """The sum of θ has the shape 2 + 5 ω₁, and chains stay longer where it is large."""
     share, total = tilted_chains(math.nan, steps=500)
     assert abs(share.mean() - tilted_moments()[0]) > 10.0 * tilted_moments()[1] / math.sqrt(CHAINS)
     assert stats.spearmanr(share, total).statistic > 0.1

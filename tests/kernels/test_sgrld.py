@@ -1,4 +1,4 @@
-"""SGRLD: its drift, its reflection, and the distribution that it approaches with short steps."""
+"""SGRLD: drift, reflection, and the limit distribution of short steps."""
 
 import math
 
@@ -53,7 +53,7 @@ def test_one_step_is_that_of_the_paper():
 
 
 def test_short_steps_reach_the_posterior_of_large_components():
-    """Beta and gamma marginals where nothing is near zero; with long steps they are missed."""
+    """Beta and gamma marginals away from zero; long steps do not reach them."""
     dist, gamma = stats.beta(12.0, 3.9), stats.gamma(6.0, scale=1.0 / 5.0)
     field = native_function(multinomial_and_poisson, 4)
     p_values = []

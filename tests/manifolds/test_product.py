@@ -68,7 +68,7 @@ def test_pack_and_unpack_are_inverse(joint, values):
         np.testing.assert_allclose(unpacked[name], value, atol=1e-15)
 
 
-def test_pack_goes_by_name_and_through_charts(joint, values):
+def test_pack_by_name_with_charts(joint, values):
     shuffled = {"not a variable": np.zeros(3), **dict(reversed(values.items()))}
     packed = joint.pack(shuffled)
     np.testing.assert_array_equal(packed, joint.pack(values))
@@ -91,7 +91,7 @@ def test_unpacked_values_share_no_memory(joint, values):
         assert not np.shares_memory(value, packed)
 
 
-def test_compiled_flow_and_projection_are_those_of_the_parts(joint, values):
+def test_compiled_flow_and_projection_agree_with_components(joint, values):
     rng = np.random.default_rng(2)
     x = joint.pack(values)
     noise = rng.standard_normal(joint.size)
@@ -144,7 +144,7 @@ def test_check_names_the_variable(joint, values):
         ([("a", Sphere(3), 0)], "rows of a must be an integer of at least 1"),
     ],
 )
-def test_impossible_products_are_an_error(components, message):
+def test_impossible_products_raise(components, message):
     with pytest.raises(ValueError, match=message):
         Product(components)
 
@@ -152,7 +152,9 @@ def test_impossible_products_are_an_error(components, message):
 def test_pack_errors_name_the_variable(joint, values):
     with pytest.raises(ValueError, match="do not contain the variable 'frame'"):
         joint.pack({name: value for name, value in values.items() if name != "frame"})
-    with pytest.raises(ValueError, match=r"direction has 3 elements; 5 points of Sphere\(n=3\)"):
+    with pytest.raises(
+        ValueError, match=r"direction has 3 elements, but 5 points on Sphere\(n=3\)"
+    ):
         joint.pack(values | {"direction": np.zeros(3)})
 
 

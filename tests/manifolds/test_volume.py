@@ -64,13 +64,13 @@ def test_uniform_points_stay_uniform(manifold, marginal):
 
 
 def straight_step_and_normalise(x, v):
-    """Retract to the sphere in place of following it."""
+    """Mutant: retract to the sphere instead of following the geodesic."""
     end = x + TIME * v
     return end / np.linalg.norm(end, axis=-1, keepdims=True), v
 
 
 def stop_at_walls(x, v):
-    """Lose at the wall the part of the step that would leave the simplex."""
+    """Mutant: stop at the wall that the step would cross."""
     end = np.maximum(x + TIME * v, 0.0)
     return end / end.sum(axis=-1, keepdims=True), v
 
@@ -83,13 +83,13 @@ def stop_at_walls(x, v):
     ],
     ids=["retraction", "sticky walls"],
 )
-def test_wrong_flows_are_found_out(manifold, marginal, flow):
+def test_wrong_flows_are_rejected(manifold, marginal, flow):
     end, velocity = flow(*exact_draws(manifold))
     assert least_p_value(manifold, marginal, end, manifold.project(end, velocity)) < FLOOR
 
 
 def test_half_line_keeps_volume():
-    """The Jacobian of (x, v) → (x', v') has determinant ±1 on both sides of the wall."""
+    """The Jacobian of (x, v) → (x', v') has determinant ±1 before and after the reflection."""
     line = HalfLine(1)
     for velocity in (0.4, -3.0):
         start = np.array([1.0, velocity])

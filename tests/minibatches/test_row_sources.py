@@ -25,7 +25,7 @@ def data():
 
 
 def seen(source, starts):
-    """Rows of each minibatch, by what lies in memory."""
+    """Rows of each minibatch, identified by their values."""
     return np.array([source.arrays["y"][start : start + source.batch_size] for start in starts])
 
 

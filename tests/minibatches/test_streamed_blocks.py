@@ -47,7 +47,7 @@ def blocks_of(lengths):
 
 
 def take(source, n_steps):
-    """Rows of the minibatches of one draw, by what lies in memory."""
+    """Rows of the minibatches of one draw, identified by their values."""
     starts = source.next_starts(n_steps)
     rows = np.concatenate([np.arange(start, start + source.batch_size) for start in starts])
     y = source.arrays["y"][rows]
@@ -118,7 +118,7 @@ def test_joined_blocks_are_joined_again_by_a_restored_state():
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("taken", range(1, 9))
 def test_a_restored_state_joins_blocks_as_when_loading_began(order, taken):
-    """Draws get shorter and longer on the way, as tuning makes them."""
+    """The number of steps per draw changes, as in tuning."""
     lengths, steps = [40, 40, 25, 15], [16, 2, 2, 20, 3, 3, 2, 16, 2, 2, 18, 2, 2, 2]
     source = source_of(blocks_of(lengths), order=order)
     for n in steps[:taken]:
@@ -303,7 +303,7 @@ def test_an_iterator_raises():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_chains_are_independent(order):
-    """Blocks differ from each other, so that chains which see the same at once would be alike."""
+    """Blocks differ, so that chains that use the same block at the same time would correlate."""
     blocks = blocks_of([40] * 30)
     rng = np.random.default_rng(1)
     values = rng.normal(size=1200) + np.repeat(rng.normal(size=30), 40)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in 
 
 
 def linear_model():
-    """A model without its data: one row stands in for them."""
+    """Model with one row as a placeholder of the data."""
     with pm.Model() as model:
         X, y = pm.Data("X", np.zeros((1, 2))), pm.Data("y", np.zeros(1))
         w = pm.Normal("w", 0.0, 10.0, shape=2)
@@ -73,7 +73,7 @@ def memory_maps(folder):
 
 
 def zarr_arrays(folder):
-    """One of them in chunks that are part of shards."""
+    """Zarr arrays, one of them with chunks within shards."""
     zarr = pytest.importorskip("zarr")
     X, y = linear_data()
     group = zarr.open_group(folder / "rows.zarr", mode="w")
@@ -84,7 +84,7 @@ def zarr_arrays(folder):
 
 @pytest.mark.parametrize("stored", [memory_maps, slow(zarr_arrays)])
 def test_rows_on_disk_give_the_draws_of_rows_in_memory(tmp_path, stored):
-    """In processes, too, after this one has read from the files."""
+    """Also in other processes, after this one has read from the files."""
     settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
     draws = sample(**settings)
     arrays = stored(tmp_path)
@@ -149,7 +149,7 @@ MEASURE = Path(__file__).with_name("measure_memory.py")
 
 
 def peak_of(what, n_rows, block_size, folder):
-    """By how much a fresh process grows that takes minibatches of rows on disk, in bytes."""
+    """Memory in bytes that a new process needs for minibatches of rows on disk."""
     run = subprocess.run(
         [sys.executable, MEASURE, what, str(n_rows), str(block_size), str(folder)],
         capture_output=True,
@@ -173,7 +173,7 @@ ROW_BYTES = 29 * 4
     ("what", "row_bytes"), [("rows", ROW_BYTES), slow("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
 )
 def test_memory_limit_of_two_blocks(tmp_path, what, row_bytes):
-    """A sparse row has its numbers, their columns, and where it begins and ends."""
+    """A sparse row takes its values, their columns, and an offset."""
     block_size = 300_000
     growth, _ = peak_of(what, 5 * block_size, block_size, tmp_path)
     assert 1.5 * block_size * row_bytes < growth < 2.75 * block_size * row_bytes
@@ -182,7 +182,7 @@ def test_memory_limit_of_two_blocks(tmp_path, what, row_bytes):
 @pytest.mark.slow
 @needs_linux
 def test_ten_million_rows_are_sampled_in_little_memory(tmp_path):
-    """In memory they would be 2.3 gigabytes; the process has two tenths of them, and itself."""
+    """They take 2.3 GB; the process may use two tenths of that, and its own memory."""
     block_size = 1_000_000
     growth, total = peak_of("sampling", 10 * block_size, block_size, tmp_path)
     assert growth < 2.5 * block_size * 2 * ROW_BYTES  # pm.Data has double precision

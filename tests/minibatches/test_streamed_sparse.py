@@ -40,7 +40,7 @@ def regression(X, y):
 
 @pytest.fixture
 def model():
-    """One row without non-zeros stands for the data."""
+    """Model with one row without non-zeros as a placeholder of the data."""
     with pm.Model() as model:
         regression(pg.SparseData("X", sparse.csr_array((1, D))), pm.Data("y", np.zeros(1)))
     return model
@@ -101,7 +101,7 @@ def gradients_of(estimator, position, n_draws, n_steps=2):
     cross([INTERPRETED, None], [*((BATCH, order) for order in ORDERS), (None, "shuffled")]),
 )
 def test_gradients_are_those_of_dense_blocks(model, dense_model, table, batch_size, order, kwargs):
-    """Blocks of any number of non-zeros take each other's place under one compiled function."""
+    """One compiled function for blocks with any numbers of non-zeros."""
     X, y, w = table
     ours = estimator_of(model, blocks_of(X, y), batch_size=batch_size, order=order, kwargs=kwargs)
     dense = blocks_of(X.toarray(), y)
@@ -113,7 +113,7 @@ def test_gradients_are_those_of_dense_blocks(model, dense_model, table, batch_si
 
 
 def test_gradients_are_those_of_rows_in_memory(model, resident_model, table):
-    """One block whose rows come so that they lie as the resident route puts them."""
+    """One block with its rows in the order in which they are stored in memory."""
     X, y, w = table
     order = row_permutation(N)[row_permutation(N)]
     ours = estimator_of(model, [(X[order], y[order])])
@@ -197,7 +197,7 @@ def test_formats_duplicates_types_and_names(model, dense_model, table, form):
 
 
 def test_memory_of_the_iterable_may_be_used_again(model, table):
-    """Every block in the arrays of the one before, blocks shorter than a minibatch among them."""
+    """Every block reuses the arrays of the previous one; some are shorter than a minibatch."""
     X, y, w = table
 
     class OneBuffer:

@@ -28,7 +28,7 @@ def warnings_of(caplog) -> list[str]:
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """Limits as if 20,000 numbers, or 10,004 coordinates, were as much as memory holds."""
+    """Limits of 20,000 numbers and 10,004 coordinates in memory."""
     limits = replace(eligibility.SETTINGS, max_values=20_000, max_coordinates=10_004)
     monkeypatch.setattr(eligibility, "SETTINGS", limits)
 
@@ -83,7 +83,7 @@ def test_fixed_parameters_are_no_obstacle(caplog):
 
 @pytest.mark.usefixtures("little_memory")
 def test_warnings_recommend_the_batch_size_that_adapts():
-    """Of a chain that is too short, and of one whose temperature is above 1."""
+    """For a chain that is too short, and one whose temperature is above 1."""
     step = effects(1_001, n=100)
     step.setup_chain(np.random.default_rng(1), 1, 2_000)
     rng, x = np.random.default_rng(2), np.zeros(100)

@@ -18,7 +18,7 @@ MEAN_LIMIT, SD_LIMIT = 0.1, 0.05
 
 
 class Known(NamedTuple):
-    """A model with what is known of its posterior.
+    """A model and its known posterior.
 
     ``directions`` has the directions in its columns along which means and standard deviations are
     compared.
@@ -34,7 +34,7 @@ class Known(NamedTuple):
 
 
 def along_principal_axes(model, rows, batch_size, names, mean, covariance) -> Known:
-    """The axes of the covariance in units of the scales, where errors show."""
+    """Principal axes of the scaled covariance."""
     scales = np.sqrt(np.diag(covariance))
     _, axes = np.linalg.eigh(covariance / np.outer(scales, scales))
     directions = np.hstack([np.eye(len(mean)), axes / scales[:, np.newaxis]])
@@ -210,7 +210,7 @@ def test_posterior(kind, known):
 
 
 def test_uneven_noise_on_a_sphere():
-    """Plain gradients, whose noise differs by direction as the posterior does."""
+    """Plain gradients, whose noise differs by direction, as does the posterior."""
     known = level_and_direction()
     with known.model:
         step = pg.gSGNHT(minibatch=["x", "t"], batch_size=50, control_variates=False)

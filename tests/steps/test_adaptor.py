@@ -56,7 +56,7 @@ def make(model, step_class, vars=None, **kwargs):
 
 
 def check_moments(posterior):
-    """Means and spreads within what a short chain can be off."""
+    """Check means and standard deviations, with tolerances for a short chain."""
     assert abs(float(posterior["a"].mean()) - 3.0) < 0.4
     assert np.abs(posterior["b"].mean(("chain", "draw")) - [-2.0, 5.0]).max() < 0.06
     assert np.abs(posterior["b"].std(("chain", "draw")) - 0.1).max() < 0.05
@@ -130,7 +130,7 @@ def interpreted_nuts(variable):
 
 
 def test_with_nuts():
-    """κ by NUTS while the mean direction moves on the sphere."""
+    """NUTS samples κ, a geodesic step the mean direction."""
     dist = VonMisesFisher.dist(NORTH, 30.0, size=200)
     x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
@@ -277,7 +277,7 @@ def test_sample_stats(model, step_class):
 
 
 def count_calls(field, calls):
-    """Let a compiled field append to a list at every call."""
+    """Make a compiled function append to a list at every call."""
     signature = ctypes.CFUNCTYPE(
         ctypes.c_double,
         ctypes.POINTER(ctypes.c_double),
@@ -357,7 +357,7 @@ def test_runs_with_a_progress_bar(model, step_class, capsys, monkeypatch):
 
 
 def test_no_side_effects_on_pymc():
-    """Without a geodesic step PyMC chooses what it always chose."""
+    """Without a geodesic step, PyMC's choice of steps is unchanged."""
     with pm.Model() as model:
         pm.Normal("a")
     assert all(step.__module__.startswith("pymc.") for step in STEP_METHODS)
@@ -367,7 +367,7 @@ def test_no_side_effects_on_pymc():
 
 @every_step()
 def test_signature_is_that_of_the_constructor(step_class):
-    """For help() and editors, although PyMC's `__new__` takes anything."""
+    """For help() and editors, although PyMC's `__new__` accepts any arguments."""
     names = list(inspect.signature(step_class).parameters)
     assert names[0] == "vars"
     assert "step_size" in names

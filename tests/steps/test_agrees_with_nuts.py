@@ -70,7 +70,7 @@ def test_first_and_second_moments(nuts, step):
 
 
 def test_the_moments_detect_a_small_error(nuts):
-    """A shift of κ by a tenth of its spread is rejected."""
+    """A shift of κ by a tenth of its standard deviation is rejected."""
     means, errors = nuts
     sd = np.sqrt(means[PAIRS.index((3, 3))] - means[PAIRS.index((3, -1))] ** 2)
     shifted = means.copy()

@@ -33,7 +33,7 @@ every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.
 
 
 def steps(*chosen):
-    """Run these; the others call the same compiled functions and are slow."""
+    """Steps to test; the others call the same compiled functions and are slow."""
     marked = by_default(chosen, of=STEPS)
     return pytest.mark.parametrize("step_class", marked, ids=lambda step: step.__name__)
 
@@ -79,7 +79,7 @@ def test_c(model, native, step_class):
 
 @steps()
 def test_c_with_tuning(model, step_class):
-    """What tuning compiles besides: minibatches on the sphere, and all rows at once."""
+    """Functions that tuning compiles: minibatches on the sphere, and all rows."""
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 

@@ -165,7 +165,7 @@ def test_only_vars_is_positional(model):
 
 
 def test_one_step_for_each_variable(model):
-    """PyMC makes each of them by a call of the constructor of its own."""
+    """PyMC creates each of them by a call of the constructor."""
     with model:
         both = pg.SGGMC(step_size=0.1, friction=2.0, blocked=False, compile_kwargs=INTERPRETED)
     assert isinstance(both, CompoundStep)

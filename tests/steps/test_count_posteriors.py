@@ -27,7 +27,7 @@ def make(model, step_class=SCIR, vars=("w",), compile_kwargs=INTERPRETED, **kwar
 
 
 def draws_of(model, step_class, draws=1500, tune=200, **kwargs):
-    """Long runs, for which it is worth while to compile."""
+    """Draws of long runs, with compiled functions."""
     step = make(model, step_class, compile_kwargs=None, **kwargs)
     return sample(model, step, draws=draws, tune=tune)
 
@@ -72,7 +72,7 @@ def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_siz
 
 @every_step
 def test_uninformative_first_rows_of_a_minibatch(step_class):
-    """Ones, for which the sum is one: the other rows decide."""
+    """The first rows are ones, for which the sum is one."""
     rows = np.concatenate([np.ones((N, 3)), FACTORS / FACTORS.max()])
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))

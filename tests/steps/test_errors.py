@@ -69,7 +69,7 @@ def test_common_mistakes(regression, arguments, message):
 
 
 def test_values_for_each_row_are_found_by_their_dims_too():
-    """Which leave the static shape open."""
+    """Dims leave the static shape undetermined."""
     with pm.Model(coords={"row": range(20)}) as model:
         y = pm.Data("y", ROWS[:, 0], dims="row")
         offset = pm.Normal("offset", dims="row")
@@ -171,7 +171,7 @@ LANGEVIN = [
 
 
 def name(value):
-    """Return what a cell of a grid is called by: the name of a step, or None."""
+    """Return the test id of a step class, or None for other values."""
     return getattr(value, "__name__", None)
 
 

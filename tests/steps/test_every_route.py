@@ -2,7 +2,7 @@
 
 Each run samples several kinds of variable at once with the settings that tuning chooses, one chain,
 one seed, and compares mean and standard deviation of every coordinate and of every principal axis
-of each kind with exact ones. What a step does not support is refused when it is made.
+of each kind with exact ones. Unsupported combinations raise an error when the step is created.
 
 The bounds hold for all steps alike, and leave room for what tuning allows: 2 % of the variance
 for the gradient noise of SGGMC, ε²V/(2Cε), and gSGNHT; 5 % for SGLD (h²V/4 + h²λ/4), SCIR
@@ -45,7 +45,7 @@ MEAN_BOUND = 0.1
 SD_BOUND = 0.05
 """Relative."""
 LARGEST_ERROR = 1.0 / 3.0
-"""Monte Carlo error in units of the bound, from which a run says nothing and fails."""
+"""Monte Carlo error in units of the bound above which a run is uninformative and fails."""
 
 BATCH = 25
 LONG_BLOCKS = (50, 50, 20)
@@ -198,7 +198,7 @@ def _size(found: tuple[float, float]) -> float:
 
 
 def run(step: str, route: str, group: str) -> tuple[list[Found], float]:
-    """Sample once with what tuning chooses."""
+    """Sample once with tuned parameters."""
     kinds = GROUPS[group].kinds
     inner = {} if step in METROPOLIS else {"n_steps": 50 if step not in SIMPLEX else 20}
     model, made = prepare(step, route, kinds, **inner)
@@ -229,7 +229,7 @@ def groups_of(step: str) -> tuple[str, ...]:
 
 
 def expected_error(step: str, route: str, kind: Kind) -> str | None:
-    """What the error says if a step refuses; None where it samples."""
+    """Expected message if a step raises an error; None if it samples."""
     families = {"SCIR": (Probabilities, Rate, RateOfRate, LogNormal)}
     families["SGRLD"] = families["SCIR"][:-1]
     if not isinstance(kind, families.get(step, Kind)):
@@ -281,7 +281,7 @@ def test_posterior(step, route, group):
 
 
 def begin(step: str, route: str, kind: Kind) -> None:
-    """Make a step, and begin a chain if there are several of them."""
+    """Create a step, and begin a chain if there are several steps."""
     model, made = prepare(step, route, (kind,), compile_kwargs=INTERPRETED)
     if isinstance(made, list):
         sample(model, made, draws=1, tune=1)
@@ -289,7 +289,7 @@ def begin(step: str, route: str, kind: Kind) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_unsupported_combinations_raise(step):
-    """Whatever a step does not support is refused when it is made.
+    """A step raises an error for unsupported combinations when it is created.
 
     What is wrong for the variables of other steps only shows when all steps begin a chain.
     """

@@ -21,7 +21,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def posterior(data):
-    """Mode and standard deviations; 2,000 counts leave nothing of a third derivative."""
+    """Mode and standard deviations; with 2,000 counts third derivatives are negligible."""
     x, y = data
     mode = np.zeros(2)
     for _ in range(50):
@@ -57,7 +57,7 @@ def whole_chain(step, tune, draws, at, far, length=1):
 )
 @pytest.mark.parametrize("step_class", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SSGNHT)])
 def test_standard_deviations_after_an_excursion(data, posterior, step_class, at, far):
-    """Noise of 10²³ times the usual one left steps of 10⁻¹³ and standard deviations of zero."""
+    """Noise 10²³ times as large gave step sizes of 10⁻¹³ and standard deviations of zero."""
     x, y = data
     with pm.Model() as model:
         rows = pm.Data("x", x)

@@ -186,7 +186,7 @@ def test_means_and_scales_of_groups(centered):
 
 
 def test_funnel_without_data():
-    """Neal's funnel: nothing is known of the effects, and the coordinates are not centered."""
+    """Neal's funnel: effects without data have non-centered coordinates."""
     with pm.Model():
         v = pm.Normal("v", 0.0, 3.0)
         pm.Normal("x", 0.0, pm.math.exp(0.5 * v), shape=9)

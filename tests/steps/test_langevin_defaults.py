@@ -16,7 +16,7 @@ STEPS = [SGLD, SSGNHT]
 
 @pytest.fixture(scope="module")
 def classifier():
-    """Two columns in units that differ by a factor of 10⁵, the second far from zero."""
+    """Data of two columns whose units differ by a factor of 10⁵; the second is far from zero."""
     rng = np.random.default_rng(1)
     X = rng.normal([0.0, 1.5], size=(N_ROWS, 2))
     y = np.where(X @ [1.0, -0.5] + rng.logistic(size=N_ROWS) > 0.0, 1.0, -1.0)
@@ -53,7 +53,7 @@ def exact(model):
 
 @pytest.mark.parametrize("step_class", by_default([SGLD], of=STEPS), ids=lambda step: step.__name__)
 def test_draws_are_a_posterior_sample(model, exact, step_class):
-    """Some 1,000 effective draws: means within 0.12 and spreads within 8 % of the deviations.
+    """About 1,000 effective draws: means within 0.12 sds, standard deviations within 8 %.
 
     The kernel of SSGNHT has its exact distributions in `test_ssgnht.py`, by default.
     """
@@ -101,7 +101,7 @@ def test_known_noise_needs_independent_minibatches(model):
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_all_rows_without_tuning_stay_in_their_memory(model, step_class):
-    """Their field writes the log-density behind the gradient also where nothing adapts."""
+    """Their function writes the log-density after the gradient, also without adaptation."""
     with model:
         step = step_class(metric=None, compile_kwargs=INTERPRETED)
     step.setup_chain(np.random.default_rng(1), tune=0, draws=3)

@@ -26,7 +26,7 @@ def model():
 
 
 def sample(model, step, **kwargs):
-    """Draw a little without tuning."""
+    """Take a few draws without tuning."""
     settings = {"draws": 4, "tune": 0, "chains": 2, "cores": 1, "random_seed": 1} | kwargs
     with model:
         return pm.sample(
@@ -80,7 +80,7 @@ STREAMED_OVER = r"\['b'\] would be sampled by another step method from the value
 
 @pytest.fixture(scope="module")
 def streaming():
-    """Model with one row of zeros in the place of the data, and where they come from."""
+    """Model with one row of zeros as a placeholder, and the blocks of its data."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=N), rng.normal(size=N)
     with pm.Model() as model:

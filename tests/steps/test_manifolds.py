@@ -33,7 +33,7 @@ STEPS = (GMC, SGGMC, gSGNHT)
 
 
 def every_step(by_default):
-    """All steps but one are slow: they go through the same lines."""
+    """All steps; tests of all but one are slow, since they use the same code."""
     steps = [step if step is by_default else slow(step) for step in STEPS]
     return pytest.mark.parametrize("step_class", steps, ids=lambda step: step.__name__)
 
@@ -201,7 +201,7 @@ def test_many_directions_at_once(step_class):
 
 
 def test_thermostat_of_a_single_direction():
-    """Two dimensions and strong friction: a thermostat without inertia would cool by 8 %."""
+    """Two dimensions and large friction: without inertia the temperature would be 8 % too low."""
     kappa = 1000.0
     with pm.Model() as model:
         VonMisesFisher("mu", [1.0, 0.0, 0.0], kappa)

@@ -16,7 +16,7 @@ COVARIANCE = np.array([[4.0, 0.9, 0.0], [0.9, 0.25, 0.1], [0.0, 0.1, 100.0]])
 
 
 def normal_model() -> pm.Model:
-    """A normal distribution over two variables and a direction that is apart."""
+    """A normal distribution of two variables, and an independent direction."""
     precision = np.linalg.inv(COVARIANCE)
     with pm.Model() as model:
         direction = pg.UniformSphere("direction", shape=3)

@@ -29,7 +29,7 @@ def regression(kind: str) -> pm.Model:
 
 
 def tuned(step, n_draws: int = 0):
-    """Draw until the parameters are chosen, and then some more; return point and positions."""
+    """Draw until after the parameters are chosen; return point and positions."""
     step.setup_chain(np.random.default_rng(1), N_TUNE, 100)
     point = step.model.initial_point(random_seed=1)
     while step.adaptation.parameters is None:
@@ -132,7 +132,7 @@ def student_t_moments(x, y, nu, n_draws=1500):
 @pytest.mark.parametrize("seed", [2, 3, slow(1), slow(4), slow(5), slow(6)])
 @pytest.mark.parametrize("step_class", [slow(pg.SGGMC), pg.gSGNHT])
 def test_covariates_with_heavy_tails(step_class, seed):
-    """A few of 20,000 rows make most of the noise; sds were 0.69 to 1.34 times the right ones."""
+    """Few of 20,000 rows cause most of the noise; sds were 0.69 to 1.34 times the exact ones."""
     rng = np.random.default_rng(1)
     x, tune, draws = rng.standard_t(2.5, size=(20_000, 3)), 1000, 3000
     y = x @ [0.5, -1.0, 0.3] + rng.standard_t(4.0, size=20_000)

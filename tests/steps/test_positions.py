@@ -123,7 +123,7 @@ def test_one_inner_step(rows, step_class):
 
 @pytest.mark.parametrize("n_steps", [1, slow(2), 10])
 def test_noise_of_langevin(rows, n_steps, monkeypatch):
-    """From differences that share no minibatch; with shared ones (d + 5) / 4 times as large."""
+    """From differences without shared minibatches; shared ones inflate it by (d + 5) / 4."""
     model, _ = rows
     with model:
         step = SGLD(

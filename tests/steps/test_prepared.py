@@ -49,7 +49,7 @@ def rows():
 
 @pytest.fixture
 def checked(monkeypatch):
-    """Kernels look at the types of their arguments, and compile for others than they expect."""
+    """Kernels check the types of their arguments and compile again for unexpected types."""
     for kernel in SIGNATURES:
         if hasattr(kernel, "call"):
             monkeypatch.setattr(kernel, "call", kernel)

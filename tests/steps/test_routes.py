@@ -28,7 +28,7 @@ def posterior(table):
 
 
 class Loader:
-    """What a data loader looks like: an iterable of blocks with ``total_size``."""
+    """Data loader: an iterable of blocks with ``total_size``."""
 
     def __init__(self, *arrays):
         self.arrays = arrays
@@ -85,7 +85,7 @@ def test_posterior(route, table, posterior):
 
 @pytest.mark.parametrize("step_class", [slow(SGGMC), gSGNHT])
 def test_known_noise_allows_longer_steps(step_class, table):
-    """As much as half of the noise may come from the gradients once their variance is known."""
+    """Up to half of the noise may come from gradients of known variance."""
     sizes = {}
     for noise in (None, "fisher"):
         model, step = named(
@@ -113,7 +113,7 @@ def test_fisher_noise_gives_the_posterior(table, posterior):
     ("route", "order"), cross(["named", "pymc", "computed"], ["shuffled", "random"])
 )
 def test_data_after_set_data(table, order, route):
-    """The rows a step copied, or computed, follow their container when a chain begins."""
+    """Rows that a step copied or computed are updated from the container when a chain begins."""
     X, y = table
     with pm.Model() as model:
         columns, values = pm.Data("X", X[::-1]), pm.Data("y", np.zeros(N_ROWS))
@@ -139,7 +139,7 @@ def test_data_after_set_data(table, order, route):
 
 
 def assert_gradients_are_of(step, X, y):
-    """Of some minibatches, and of all rows at once, they are what these data say."""
+    """Compare gradients of minibatches and of all rows with those of the data."""
     w = np.array([0.3, -0.7])
 
     def expected(rows):

@@ -194,7 +194,7 @@ def test_the_tuned_step_has_the_variance_of_the_posterior(model):
 
 
 def test_control_variates_remove_the_noise_of_fixed_counts(model):
-    """And with it the inflation of corollary 3.2: the tuned step is the longest."""
+    """Also the inflation of corollary 3.2: the tuned step size is the maximum."""
     step = make(model, control_variates=True, **MINIBATCH)
     stat = sample(model, step, draws=20, tune=40).sample_stats
     assert float(stat["variance_inflation"][0, -1]) < 1e-9
@@ -282,7 +282,7 @@ def test_one_and_two_processes_agree(model):
 
 
 def test_several_simplices_are_the_same_in_two_processes():
-    """Also in the last bit, which exponentials of views and of copies do not share."""
+    """Bitwise, although exponentials of views and copies may differ in the last bit."""
     with pm.Model() as model:
         pm.Dirichlet("w", np.full(12, 0.5), shape=(3, 12))
     runs = [sample(model, make(model), draws=20, tune=5, chains=2, cores=cores) for cores in (1, 2)]
@@ -298,7 +298,7 @@ def test_a_model_without_simplices_and_gamma_variables():
 
 @pytest.mark.parametrize("begin", [1e-300, slow(1e-20)])
 def test_rates_that_start_near_zero_converge(begin):
-    """Rounding of counts is not taken for an exposure, which would hold them there."""
+    """Rounding of counts must not become an exposure, which would keep them near zero."""
     with pm.Model() as model:
         pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=[3, 4])
     step = make(model)
@@ -321,7 +321,7 @@ def test_initial_values_off_the_open_simplex(step_class, value):
 
 
 def test_blocks_of_rows_from_an_iterable():
-    """Of a likelihood with a sum to be looked at, whose rows are not in the model."""
+    """For a likelihood with a sum to be analyzed, whose rows are not in the model."""
     with pm.Model() as model:
         z = pm.Data("z", LABELS[:5])
         w = pm.Dirichlet("w", PRIOR)

@@ -32,7 +32,7 @@ KAPPA = 60.0
 
 @pytest.fixture(scope="module")
 def mixture():
-    """Five groups of texts, whose mean directions have something in common."""
+    """Five groups of texts with related mean directions."""
     rng = np.random.default_rng(3)
     means = rng.normal(size=(5, 50)) / np.sqrt(50.0)
     means += 0.8 * rng.normal(size=50) / np.sqrt(50.0)
@@ -83,7 +83,7 @@ def initial_bias(step):
     "step_class", [gSGNHT, slow(SGGMC), SSGNHT], ids=lambda step: step.__name__
 )
 def test_first_temperature_depends_on_the_start(regression, step_class):
-    """From zero, hundreds of standard deviations away, and from the right place."""
+    """From zero, hundreds of standard deviations away, and from the posterior mean."""
     model, slopes = regression
     with model:
         step = step_class(
@@ -116,7 +116,7 @@ def test_temperature_of_tuning_can_be_set(regression):
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SSGNHT), SGLD, GMC])
 def test_tuned_parameters_are_reused(regression, step_class):
-    """To a chain without tuning; a chain that tunes again begins anew."""
+    """By a chain without tuning; a chain with tuning starts again."""
     model, slopes = regression
     # with n_steps= all draws have the same step size
     rows = {"n_steps": 2} if step_class is GMC else {"minibatch": ["X", "y"], "batch_size": 100}
@@ -256,7 +256,7 @@ def test_one_short_chain_warns(step_class):
 
 
 def test_remedy_of_slow_frames_whitens_them():
-    """Two axes whose rotation within their plane is a hundred times as free as out of it."""
+    """Two axes with a posterior variance a hundred times as large within their plane as outside."""
     with pm.Model() as model:
         frame = UniformStiefel("frame", shape=(5, 2))
         pm.Potential("plane", -5000.0 * (frame[2:] ** 2).sum() - 0.5 * frame[0, 1] ** 2)
@@ -271,7 +271,7 @@ def test_remedy_of_slow_frames_whitens_them():
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_one_row_warn_about_slow_mixing(step_class):
-    """The noise of one of 200 rows leaves steps of which 20,000 are a few independent draws."""
+    """With the noise of one of 200 rows, 20,000 steps are a few independent draws."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2))
     with pm.Model() as model:

@@ -98,7 +98,7 @@ def test_subgradient_hmc_is_exact(model, exact):
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_a_hinge_loss(model, exact, step_class):
-    """Left to tuning: means within 0.1 and spreads within 10 % of the standard deviations."""
+    """After tuning: means within 0.1 posterior sds, standard deviations within 10 %."""
     step = make(
         model, step_class, n_steps=100, batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=None
     )
@@ -110,7 +110,7 @@ def test_minibatches_of_a_hinge_loss(model, exact, step_class):
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT), gSGNHT], ids=lambda step: step.__name__)
 def test_tuning_between_kinks(model, step_class):
-    """The curvature of a hinge loss is zero over short distances; a long step would run away."""
+    """The curvature of a hinge loss is zero over short distances; long steps would diverge."""
     step = make(model, step_class, metric=None, compile_kwargs=None)
     for seed in range(3):
         idata = sample(model, step, draws=50, tune=100, random_seed=seed)
@@ -127,7 +127,7 @@ def test_temperature_of_ssgnht(model, batch):
 
 
 def test_tuning_reaches_the_posterior_first():
-    """A hundred steps from w = 0 leave a quarter of the way at most: the first are long and hot."""
+    """100 steps from w = 0 cover three quarters: the first are long, at a high temperature."""
     rng = np.random.default_rng(3)
     X = np.column_stack([np.ones(20_000), rng.normal(size=(20_000, 4))])
     y = np.where(X @ np.linspace(2.0, -2.0, 5) + rng.logistic(size=20_000) > 0.0, 1.0, -1.0)

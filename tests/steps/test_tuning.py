@@ -52,7 +52,7 @@ def directions():
 
 @pytest.fixture(scope="module")
 def scales():
-    """Stiff and soft directions, correlated, beside a direction on the circle."""
+    """Correlated coordinates of different scales, and a direction on the circle."""
     covariance = np.array([[1.0, 0.95], [0.95, 1.0]])
     with pm.Model() as model:
         pm.MvNormal("a", np.zeros(2), covariance)
@@ -189,7 +189,7 @@ def test_warning_of_pymc(directions, step_with_high_temperature, caplog):
 
 
 def test_no_warning_of_a_few_draws(normal):
-    """Two draws have 20 velocities in one dimension: they say nothing about a tenth."""
+    """Two draws have 20 velocities in one dimension: too few to detect an error of 10 %."""
     with normal:
         step = SGGMC(step_size=0.1, friction=10.0, compile_kwargs=INTERPRETED)
     farthest = 0.0
@@ -203,7 +203,7 @@ def test_no_warning_of_a_few_draws(normal):
 
 @pytest.mark.parametrize("friction", [2.0, slow(20.0)])
 def test_error_of_a_mean_temperature(normal, friction):
-    """Means over runs of 300 steps scatter by as much as the warning allows for."""
+    """Means over runs of 300 steps have the standard error that the warning assumes."""
     n_steps, h = 300, 0.05
     with normal:  # so many steps that it is worth while to compile
         step = SGGMC(step_size=h, friction=friction, n_steps=n_steps)
@@ -223,7 +223,7 @@ def test_no_warning_after_tuning(directions, caplog):
 
 
 def test_warning_if_nothing_is_accepted(directions):
-    """After twenty draws, but not after two, which may have been unlucky."""
+    """After twenty draws, but not after two, which may be rejected by chance."""
     with directions:
         step = GMC(step_size=3.0, compile_kwargs=INTERPRETED)
     for draws, warns in ((20, True), (2, False)):
