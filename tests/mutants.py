@@ -308,7 +308,7 @@ ASYMMETRIC = [
         ("decay[j] * (old + half * force)", "decay[j] * old + half * force"),
     ),
     Mutant(
-        "late thermostat",
+        "delayed thermostat",
         gsgnht,
         ON_S2,
         (

@@ -440,7 +440,7 @@ def test_mask_without_a_container(table):
 
 
 def test_rows_of_two_minibatches_do_not_belong_together(table):
-    """Each draws its own: the regression would see other outcomes beside the covariates."""
+    """Each draws its own rows: covariates and outcomes would not belong together."""
     X, y = table
     with pm.Model() as model:
         X_rows, y_rows = pm.Minibatch(X, batch_size=BATCH), pm.Minibatch(y, batch_size=BATCH)

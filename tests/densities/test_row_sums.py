@@ -342,7 +342,7 @@ def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
 
 
 def test_impossible_rows_give_no_warnings(recwarn):
-    # with raw covariates some rows have probability 0 at any place but the posterior
+    # with unscaled covariates some rows have probability 0 far from the posterior
     covariate = 1e5 + np.arange(20.0)
     with pm.Model():
         x, y = pm.Data("x", covariate), pm.Data("y", np.tile([0.0, 1.0], 10))

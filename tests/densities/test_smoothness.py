@@ -24,7 +24,7 @@ JUMPS = {
     "floor": lambda a: pm.Normal("y", pt.floor(a), 1.0, observed=SEEN),
     "sign": lambda a: pm.Normal("y", pt.sign(a), 1.0, observed=SEEN),
     "remainder": lambda a: pm.Normal("y", (3.0 * a) % 2.0, 1.0, observed=SEEN),
-    "place": lambda a: pm.Normal("y", pt.arange(9.0)[pt.round(a**2).astype("int64") % 9], 1.0),
+    "index": lambda a: pm.Normal("y", pt.arange(9.0)[pt.round(a**2).astype("int64") % 9], 1.0),
     "largest": lambda a: pm.Poisson("y", 1.0 + pt.argmax(pt.stack([a, 0.5])), observed=[1, 2]),
     "penalty": lambda a: pm.Potential("y", pt.switch(a < 0.5, 0.0, -1e6)),
 }

@@ -168,7 +168,7 @@ def mixture():
 def test_mixture_compiles_to_cached_machine_code(mixture, monkeypatch):
     """No node runs in Python, which would warn, and cost a compilation in every process.
 
-    The source says so before Numba compiles it, which takes half a minute.
+    The test reads the source before Numba compiles it, which takes half a minute.
     """
     model, x = mixture
     keys = []

@@ -105,7 +105,7 @@ def test_clips_are_counted(noisy):
 
 @pytest.mark.parametrize("angle", [0.05, 0.4, 1.0, 2.5])
 def test_noise_bias_is_the_stationary_variance(angle):
-    """Var of v ← e^{−ρ} v + push·noise, push = ε(1 + e^{−ρ})/2."""
+    """Var of v ← e^{−ρ} v + factor·noise, factor = ε(1 + e^{−ρ})/2."""
     decay = np.exp(-angle)
     expected = (0.1 * 0.5 * (1.0 + decay)) ** 2 * 7.0 / (1.0 - decay**2)
     assert noise_bias(0.1, angle, 7.0) == pytest.approx(expected, rel=1e-12)

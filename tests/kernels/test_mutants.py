@@ -97,7 +97,7 @@ OF_FIRST_ORDER = [
     "sggmc: no first half of a geodesic",
     "sggmc: explicit friction",
     "sggmc: gradient after friction",
-    "gsgnht: late thermostat",
+    "gsgnht: delayed thermostat",
 ]
 
 

@@ -159,7 +159,7 @@ def test_loader_without_a_total_size(dataloader, model, source):
 
 
 def test_one_pass_only(dataloader, model, source):
-    """Said by the loader itself."""
+    """The loader itself raises the error."""
     loader = dataloader.DataLoader(iter(source), batch_size=100, total_size=N)
     with pytest.raises(RuntimeError, match="pass a zero-arg factory or a re-iterable"):
         rows_of(model, loader, 1)

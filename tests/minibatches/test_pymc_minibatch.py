@@ -57,7 +57,7 @@ def test_rows_that_are_drawn_together():
         slopes = pm.Normal("slopes", shape=2)
         X_rows, y_rows = pm.Minibatch(X, Y, batch_size=10)
         pm.Normal("y", X_rows @ slopes, observed=y_rows, total_size=N)
-        pm.Normal("beside", slopes[0], observed=Y)  # rows of another likelihood
+        pm.Normal("other", slopes[0], observed=Y)  # rows of another likelihood
         pm.Normal("mean", pm.Minibatch(X, batch_size=5).sum(), observed=0.0)
     check_observed_minibatches(model)
     with pm.Model() as model:

@@ -8,7 +8,7 @@ from pymc_geodesic.runtime.iterations import draw_after, each_chain
 
 
 @pytest.mark.parametrize("value", [0.5, 0, np.nan, np.inf, "3", None, True, [3]])
-def test_numbers_are_refused_by_name(value):
+def test_invalid_numbers_raise(value):
     with pytest.raises(ValueError, match="draws must be an integer of at least 1"):
         check_integers(tune=(0, 0), draws=(value, 1))
 

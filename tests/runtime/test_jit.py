@@ -209,7 +209,7 @@ def test_a_borrowed_tuple_keeps_its_type():
     assert same(Pair(np.array([1.0, 5.0]), 3.0)) == 15.0
 
 
-def test_other_annotations_are_refused():
+def test_other_annotations_raise():
     @kernel
     def vague(x: np.ndarray) -> float:
         return x[0]

@@ -50,7 +50,7 @@ def test_the_first_call_compiles_and_calls():
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_does_not_compile_leaves_a_trace():
-    """An exception cannot pass through machine code; kernels look for NaN."""
+    """An exception cannot pass through machine code; kernels check for NaN."""
     x = np.ones(3)
     run_into_an_error(x)
     assert np.isnan(x[0])

@@ -1,4 +1,4 @@
-"""Random streams: the published hash, the law of the numbers, independence, reproducibility."""
+"""Random streams: published hash, distributions, independence and reproducibility."""
 
 import numba
 import numpy as np
@@ -17,7 +17,7 @@ from pymc_geodesic.runtime.streams import (
 
 MASK = 2**64 - 1
 FLOOR = 1e-6
-"""Least p-value; with fixed seeds, a limit on how unlucky a correct generator may look."""
+"""Smallest p-value; its limit with fixed seeds rejects a correct generator only by chance."""
 
 
 def stream_of(seed=1):
@@ -169,7 +169,7 @@ def test_streams_are_independent_of_each_other(origin):
             [split_stream(split_stream(stream_of(), n_streams)[i], 2)[1] for i in range(n_streams)]
         )
     draws = np.array([normals(n, stream) for stream in family])
-    # What the streams have in common would widen the law of their sum at each position.
+    # Correlation of the streams would inflate the variance of their sum at each position.
     total = draws.sum(axis=0) / np.sqrt(n_streams)
     assert stats.kstest(total, "norm").pvalue > FLOOR
     neighbours = (draws[:-1] * draws[1:]).mean(axis=1) * np.sqrt(n)

@@ -26,7 +26,7 @@ def in_the_main_thread():
 
 @njit
 def interrupted_between_calls(field, position, argument, context, output):
-    """Be interrupted where no Python runs, and go on to a field that is interpreted."""
+    """Interrupt compiled code, which then calls an interpreted function."""
     interrupt(SIGINT)
     return evaluate(field, position, argument, context, output)
 

@@ -142,7 +142,7 @@ def test_with_nuts():
     length = np.linalg.norm(x.mean(axis=0))
     mean = posterior["mu"].mean(("chain", "draw")).values
     assert np.abs(mean - x.mean(axis=0) / length).max() < 0.02
-    # on S² the concentration is close to 1 / (1 − length), with a spread of κ / sqrt(n)
+    # on S² the concentration is close to 1 / (1 − length), with an sd of κ / sqrt(n)
     assert abs(float(posterior["kappa"].mean()) * (1.0 - length) - 1.0) < 0.1
 
 

@@ -150,7 +150,7 @@ def test_a_different_backend_of_sample_warns(cores, asked):
     model, step = normal_step()
     for _ in range(2):
         with model, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")  # of forks beside threads
+            warnings.simplefilter("ignore")  # of forks with threads
             warnings.simplefilter("always", UserWarning)
             pm.sample(step=step, cores=cores, compute_convergence_checks=False, **SHORT, **asked)
         (warning,) = caught

@@ -291,7 +291,7 @@ def begin(step: str, route: str, kind: Kind) -> None:
 def test_unsupported_combinations_raise(step):
     """A step raises an error for unsupported combinations when it is created.
 
-    What is wrong for the variables of other steps only shows when all steps begin a chain.
+    Errors about variables of other steps are raised when all steps begin a chain.
     """
     for _, route, kind in [each for each in UNSUPPORTED if each[0] == step]:
         with pytest.raises((TypeError, ValueError), match=expected_error(step, route, kind)):
@@ -307,6 +307,6 @@ def test_every_combination_runs_or_raises():
     }
     unsupported = {(step, route, type(kind)) for step, route, kind in UNSUPPORTED}
     every = {(step, route, type(kind)) for step, route, kind in COMBINATIONS}
-    print(f"\n{len(runs)} combinations run, {len(unsupported)} are refused")
+    print(f"\n{len(runs)} combinations run, {len(unsupported)} raise")
     assert runs | unsupported == every
     assert not runs & unsupported

@@ -21,7 +21,7 @@ SHAPES = PRIOR + np.array([80.0, 15.0, 5.0, 0.0, 0.0])
 SEEN = (0, 1, 2, 4)  # the fourth component is below the smallest number half of the time
 every_step = pytest.mark.parametrize(
     "step_class", [SCIR, slow(SGRLD)], ids=lambda step: step.__name__
-)  # of one base, which has what these tests look at
+)  # SCIR or SGRLD, whose common base class has the attributes these tests use
 MINIBATCH = {"batch_size": 10, "minibatch": ["z"]}
 
 
