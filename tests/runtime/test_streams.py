@@ -115,7 +115,7 @@ def test_same_stream_and_calls_give_same_numbers():
     assert normal(stream) == normal(copy)
 
 
-def test_normal_law():
+def test_normal_distribution():
     draws = normals(10_000_000)
     n = draws.size
     assert stats.kstest(draws[: n // 5], "norm").pvalue > FLOOR
@@ -131,7 +131,7 @@ def test_normal_law():
     assert 4.6 < np.abs(draws).max() < 7.0
 
 
-def test_uniform_law_and_every_bit():
+def test_uniform_distribution_and_every_bit():
     draws = np.empty(1_000_000)
     fill_uniform(stream_of(), draws)
     assert stats.kstest(draws, "uniform").pvalue > FLOOR
@@ -150,7 +150,7 @@ def test_successive_numbers_are_independent():
             assert abs(product.mean()) < 5 * product.std() / np.sqrt(product.size), lag
 
 
-def test_pairs_fill_the_plane():
+def test_pairs_are_uniform_in_the_plane():
     """Chi-square of 16 × 16 equally likely cells of the two members of a Box–Muller pair."""
     draws = stats.norm.cdf(normals(1_000_000)).reshape(2, -1)
     cells, *_ = np.histogram2d(*draws, bins=16, range=[[0, 1], [0, 1]])
