@@ -270,6 +270,20 @@ class SparseMetric:
         self.center: np.ndarray | None = None
 
     def set_center(self, x: np.ndarray) -> None:
+        """Factor the precision matrix at a position, and move the origin to the effects' mode.
+
+        An origin off the mode of an effect by δ is off by r δ for other values of its scale, and r
+        is large for large scales and effects with little data. Thus one Newton step of all but the
+        scales leads from the position to the origin.
+        """
+        factor = self._factor_at(x)
+        z = np.zeros(self._effects.size)
+        value, step = self._evaluate(z)
+        step[self._scales] = 0.0
+        if np.isfinite(step).all() and self._evaluate(step)[0] > value:
+            self.centering.set_factor(self.centering.to_position(step), factor)
+
+    def _factor_at(self, x: np.ndarray) -> TriangularFactor:
         """Factor the precision matrix at a position, which becomes the origin."""
         self._effects.refresh_data()
         precision = self._effects.precision(x)
@@ -282,6 +296,7 @@ class SparseMetric:
         self.center = x.copy()
         self.centering.set_factor(x, factor)
         self._sizes = np.sqrt(np.maximum(precision.diagonal(), _SMALLEST_PRECISION))
+        return factor
 
     def _information_on_scales(
         self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
@@ -323,7 +338,7 @@ class SparseMetric:
         """
         n_grad = 0
         for k in range(SETTINGS.n_rounds):
-            self.set_center(x)
+            self._factor_at(x)
             z = self.centering.whiten(x)
             value, step = self._evaluate(z)
             n_grad += 1
@@ -348,7 +363,7 @@ class SparseMetric:
             if k >= SETTINGS.n_held and (improved is None or small):
                 break
         self.set_center(x)
-        return x, n_grad
+        return x, n_grad + 2
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log-density and gradient."""
@@ -428,9 +443,11 @@ class SparseTrajectories:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
         return self._inner.propose(z, stream, tune=tune)
 
-    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+    def update(
+        self, z: np.ndarray, gradient: np.ndarray, acceptance: float
+    ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
-        changed, n_grad = self._inner.update(z, acceptance)
+        changed, n_grad = self._inner.update(z, gradient, acceptance)
         self._n_draws += 1
         present = z if changed is None else changed
         here = self._inner.to_position(present)
@@ -443,7 +460,7 @@ class SparseTrajectories:
         self._n_sum = 0
         self._inner.initialize(self._n_tune - self._n_draws)
         present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
-        return present, n_grad + more
+        return present, n_grad + more + 2
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

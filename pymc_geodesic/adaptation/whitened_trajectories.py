@@ -307,22 +307,22 @@ class WhitenedTrajectories:
             default=math.inf,
         )
 
-    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+    def update(
+        self, z: np.ndarray, gradient: np.ndarray, acceptance: float
+    ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
         self.is_tuned = True
-        # in the coordinates of the model, and so not the gradient that the kernel has computed
-        x = self.to_position(z)
-        gradient = self.gradient.exact_gradient(x)
+        x, gradient = self.to_position(z), self.gradient.to_model_gradient(gradient)
         project(self._model_product.blocks, x, gradient)
         self._n_draws += 1
         self._averaging.update(acceptance)
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
-            return None, 1
+            return None, 0
         self.windows.discard_early()
         d = self.gradient.n_euclidean
         factor = self.windows.factor(d)
         if factor is None:
-            return None, 1
+            return None, 0
         self._averaging.restart(SETTINGS.step_size_after_update)
         lengths = [
             self.windows.length(part, dim, longest)
@@ -334,7 +334,7 @@ class WhitenedTrajectories:
         residual = metric.whiten(positions) + metric.to_gradient(gradients)
         largest = np.max(np.mean(residual**2, axis=0), initial=0.0)
         self._split(self._may_split and d > 0 and bool(largest <= SETTINGS.max_residual))
-        return self.gradient.whiten(x), 1
+        return self.gradient.whiten(x), 0
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
