@@ -247,6 +247,11 @@ class SparseMetric:
     ----------
     effects : GroupEffects
     centering : PartialCentering
+
+    Attributes
+    ----------
+    center : ndarray or None
+        Position at which the precision matrix was factored.
     """
 
     def __init__(self, effects: GroupEffects, centering: PartialCentering) -> None:
