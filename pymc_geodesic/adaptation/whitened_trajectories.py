@@ -239,9 +239,7 @@ class WhitenedTrajectories:
         # a step is not longer than a trajectory
         longest = (1.0 + SETTINGS.length_jitter) * SETTINGS.length
         self._averaging = DualAveraging(
-            SETTINGS.step_size_after_update
-            if self._is_near_normal
-            else SETTINGS.initial_step_size,
+            SETTINGS.step_size_after_update if self._is_near_normal else SETTINGS.initial_step_size,
             self._target_accept,
             longest if self._n_steps is None else math.inf,
         )

@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.stats import norm
 
 import pymc_geodesic as pg
-from pymc_geodesic.adaptation.sparse_metric import Group, triangular_factor
+from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
 
