@@ -17,7 +17,7 @@ MANIFOLDS: tuple[type[Manifold], ...] = (
     FlatSimplex,
     Stiefel,
 )
-"""All manifolds with compiled functions; the tests of the manifold laws use this list."""
+"""All manifolds with compiled functions; the tests of the manifolds use this list."""
 
 __all__ = [
     "MANIFOLDS",

@@ -166,10 +166,10 @@ def test_normal_distribution_is_exact_at_any_step(h, part):
     gain = np.zeros((6, 3))
     for j in range(3):
         gain[[j, 3 + j], j] = injected[[j, 3 + j]] / normal[j]
-    gain = 0.5 * h * (1.0 + np.exp(-friction * h))
+    kick = 0.5 * h * (1.0 + np.exp(-friction * h))
     of_gradient = np.zeros((6, 3))
-    for j in range(3):  # effect of a kick of size `kick` on position and velocity
-        of_gradient[[j, 3 + j], j] = gain[j] * np.array([0.5 * h, 1.0])
+    for j in range(3):  # effect of `kick` on position and velocity
+        of_gradient[[j, 3 + j], j] = kick[j] * np.array([0.5 * h, 1.0])
     noise_covariance = gain @ gain.T + of_gradient @ (noise[:, np.newaxis] * of_gradient.T)
     covariance = solve_discrete_lyapunov(moves, noise_covariance)
     np.testing.assert_allclose(np.diag(covariance)[:3], 1.0 / PRECISION, rtol=1e-10)
