@@ -320,7 +320,7 @@ def test_one_group():
     weights = np.exp(norm.logpdf(rows.mean(), 0.0, sd) - 0.5 * np.exp(2.0 * log_tau) + log_tau)
     weights /= weights.sum()
     expected = (weights * log_tau).sum()
-    sd = np.sqrt((weights * (log_tau - expected) ** 2).sum())
+    exact_sd = np.sqrt((weights * (log_tau - expected) ** 2).sum())
     draws = np.log(idata.posterior["tau"])
-    assert abs(float(draws.mean()) - expected) < 0.15 * sd
-    assert abs(float(draws.std()) / sd - 1.0) < 0.15
+    assert abs(float(draws.mean()) - expected) < 0.15 * exact_sd
+    assert abs(float(draws.std()) / exact_sd - 1.0) < 0.15
