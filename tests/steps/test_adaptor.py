@@ -276,7 +276,7 @@ def test_sample_stats(model, step_class):
     assert not stats["diverging"].any()
 
 
-def count_calls(field, calls):
+def count_calls(gradient, calls):
     """Make a compiled function append to a list at every call."""
     signature = ctypes.CFUNCTYPE(
         ctypes.c_double,
@@ -285,15 +285,15 @@ def count_calls(field, calls):
         ctypes.POINTER(ctypes.c_int64),
         ctypes.POINTER(ctypes.c_double),
     )
-    inner = field.field
+    inner = gradient.function
     call = signature(inner.address)
 
     def forward(position, argument, context, output):
         calls.append(inner)  # which also keeps the original alive
         return call(position, argument, context, output)
 
-    field.field = python_function(forward)
-    field.callback = field.callback._replace(address=field.field.address)
+    gradient.function = python_function(forward)
+    gradient.callback = gradient.callback._replace(address=gradient.function.address)
 
 
 @every_step(BASES)

@@ -233,7 +233,7 @@ def expected_error(step: str, route: str, kind: Kind) -> str | None:
     families = {"SCIR": (Probabilities, Rate, RateOfRate, LogNormal)}
     families["SGRLD"] = families["SCIR"][:-1]
     if not isinstance(kind, families.get(step, Kind)):
-        return f"{step} samples .* variables, and '{kind.names[0]}' is none of them"
+        return f"{step} samples .* variables, but '{kind.names[0]}' has another"
     if step == "SubgradientHMC" and ("batches" in route or route == "minibatch"):
         return "unexpected keyword argument"
     if step == "GMC" and "batches" in route:

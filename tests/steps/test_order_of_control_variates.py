@@ -218,7 +218,7 @@ def test_a_chain_without_tuning_keeps_second_order():
 
 def test_terms_without_a_second_derivative_are_named(monkeypatch):
     monkeypatch.setattr(MinibatchGradient, "row_curvature", lambda self: None)
-    with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* choose control_variates=1"):
+    with pytest.raises(ValueError, match=r"control_variates=2 .* 'y'.* Use control_variates=1"):
         step_of("logistic", batch_size=10, control_variates=2)
     step = step_of("logistic", batch_size=1)
     tuned(step)
@@ -227,5 +227,5 @@ def test_terms_without_a_second_derivative_are_named(monkeypatch):
 
 @pytest.mark.parametrize("order", [True, None, "1", 3])
 def test_invalid_order_raises(order):
-    with pytest.raises(ValueError, match=r"control_variates=.* is unknown; choose"):
+    with pytest.raises(ValueError, match=r"control_variates=.* is unknown\. Choose"):
         step_of("logistic", batch_size=10, control_variates=order)
