@@ -139,9 +139,9 @@ ELSEWHERE = [
     (lambda: pm.Normal("x", shape=3), Sphere, "all real numbers"),
     (lambda: pm.Normal("x", shape=(3, 2)), Stiefel, "all real numbers"),
     (lambda: pm.Normal("x", shape=3, transform=transforms.ordered), FlatSimplex, "'ordered'"),
-    (lambda: pm.Dirichlet("x", ALPHA), Sphere, "choose Simplex or FlatSimplex, or leave 'x' out"),
-    (lambda: pm.HalfNormal("x", shape=3), Simplex, "choose HalfLine, or leave 'x' out"),
-    (lambda: pm.HalfNormal("x", default_transform=None), Euclidean, "bounds and no transform"),
+    (lambda: pm.Dirichlet("x", ALPHA), Sphere, "Use Simplex or FlatSimplex, or remove 'x'"),
+    (lambda: pm.HalfNormal("x", shape=3), Simplex, "Use HalfLine, or remove 'x'"),
+    (lambda: pm.HalfNormal("x", default_transform=None), Euclidean, "bounds but no transform"),
 ]
 
 
