@@ -93,7 +93,8 @@ def test_message():
     assert found.deviations == pytest.approx(1 / np.sqrt(2), rel=0.03)
     assert found.errors == pytest.approx(np.sqrt(4000 / 2), rel=0.03)
     assert str(found).startswith(
-        f"{WARNING}: the mean of column 1 of 'X' in blocks 1 to 2 is 0.7 standard deviations"
+        f"{WARNING}: the mean of column 1 of 'X' in blocks 1 to 2 differs from that of all rows "
+        "so far by 0.7 standard deviations"
     )
     assert "more columns" not in str(found)
     assert "and 1 more columns differ" in str(found_in(rows[:, [1, 1, 0]], 4))

@@ -280,7 +280,7 @@ def nan_in_the_second():
     [
         (nan_in_the_second(), r"NaN for 'X' in block 2; drop or impute"),
         ([*blocks_of([40]), (np.zeros((40, 3)), np.zeros(40, int))], r"shape \(3,\) for 'X'"),
-        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*holds int64"),
+        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*has dtype int64"),
         ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(3, int))], "numbers of rows"),
         ([*blocks_of([40]), {"X": np.zeros((40, 2))}], "a mapping without 'y'"),
     ],
