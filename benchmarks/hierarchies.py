@@ -318,13 +318,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
     if "error" in result:
         return [f"{head} stopped: {result['error'].splitlines()[0]} |"]
     errors, rhat = result["errors"], result["rhat"]
-    verdict = (
-        "accurate"
-        if result["right"]
-        else "inaccurate, warned"
-        if result["told"]
-        else "INACCURATE, NO WARNING"
-    )
+    verdict = "right" if result["right"] else "wrong, told" if result["told"] else "WRONG, SILENT"
     verdict += ", advised" if result["advised"] else ""
     verdict += "".join(f"; {failure}" for failure in result["failures"])
     scale = max(
