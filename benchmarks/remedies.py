@@ -24,7 +24,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from benchmarks.remedy_cases import CASES, Attempt, Case, Problem
+from benchmarks.remedy_cases import CASES, Attempt, Case
+from benchmarks.remedy_models import Problem
 from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
