@@ -1,4 +1,4 @@
-"""Remedies of the warnings, measured: a run with the warning, the recommended change, the run again.
+"""Remedies of warnings: a run with the warning, and the run repeated after each remedy.
 
 ``python -m benchmarks.remedies`` samples a small model for each warning about draws, applies each
 change that the warning recommends, samples again and prints a table in Markdown. Errors are in
@@ -137,7 +137,7 @@ def measure(problem: Problem, attempt: Attempt, seed: int) -> Result:
 
 
 def verdict(case: Case, result: Result) -> str:
-    """What is left of a warning after the remedy, or "works"."""
+    """Return what is left of a warning after the remedy, or "works"."""
     own = [text for text in result.messages if "[" in text.split(":")[0]]  # SGGMC[b]: ...
     if result.has(case.warning):
         return "warning remains" + (", draws right" if result.is_right else "")

@@ -17,8 +17,8 @@ from benchmarks.remedy_models import (
     groups,
     groups_as_product,
     local_latents,
-    logistic,
     many_effects,
+    one_wide,
     orthogonal_matrix,
     proportions,
     rare_indicators,
@@ -131,6 +131,8 @@ def _stream(stretches: int = 1, *, is_shuffled: bool = False) -> Callable[[Probl
 
 _FAR = {"initvals": {"b": np.full(6, 1000.0)}, "tune": 20}
 
+_WIDE = {"initvals": {"w": np.eye(20)[2] * 300.0}, "tune": 6}
+
 CASES: tuple[Case, ...] = (
     Case(
         "temperature above 1",
@@ -208,76 +210,77 @@ CASES: tuple[Case, ...] = (
         seed=3,
     ),
     Case(
-        "error of the mean",
-        "The error of the mean",
+        "temperature above 1, adapted",
+        "The kinetic temperature",
         regression,
-        Attempt("`SGGMC()`, `initvals=` far away, `tune=20`", _with(pg.SGGMC), None, _FAR),
+        Attempt("`SGGMC()`, distant `initvals=`, `tune=20`", _with(pg.SGGMC), None, _FAR),
         (
             Attempt("`tune=1000`", _with(pg.SGGMC), None, _FAR | {"tune": 1000}),
-            Attempt(
-                "`initvals=` of the posterior",
-                _with(pg.SGGMC),
-                None,
-                {"tune": 20, "initvals": None},
-            ),
+            Attempt("`batch_size=1000`", _with(pg.SGGMC, 1000), None, _FAR),
             Attempt("`GMC()`, `tune=1000`", _plain(pg.GMC), None, _FAR | {"tune": 1000}),
+        ),
+    ),
+    Case(
+        "error of the mean",
+        "The error of the mean",
+        one_wide,
+        Attempt("`SGGMC()`, distant `initvals=`, `tune=6`", _plain(pg.SGGMC), None, _WIDE),
+        (
+            Attempt("`tune=1000`", _plain(pg.SGGMC), None, _WIDE | {"tune": 1000}),
+            Attempt("`GMC()`, `tune=1000`", _plain(pg.GMC), None, _WIDE | {"tune": 1000}),
         ),
     ),
     Case(
         "mean gradient",
         "The mean gradient of",
-        regression,
+        one_wide,
         Attempt(
-            "`SGGMC(step_size=1e-5, friction=10)`", _with(pg.SGGMC, step_size=1e-5, friction=10.0)
+            "`SGGMC(step_size=0.2, friction=1)`, distant `initvals=`",
+            _plain(pg.SGGMC, step_size=0.2, friction=1.0),
+            None,
+            _WIDE | {"tune": 1000},
         ),
         (
-            Attempt("both omitted", _with(pg.SGGMC)),
+            Attempt("both omitted", _plain(pg.SGGMC), None, _WIDE | {"tune": 1000}),
             Attempt(
-                "`tune=10000`",
-                _with(pg.SGGMC, step_size=1e-5, friction=10.0),
+                "`tune=20000`",
+                _plain(pg.SGGMC, step_size=0.2, friction=1.0),
                 None,
-                {"tune": 10_000},
+                _WIDE | {"tune": 20_000},
             ),
-            Attempt(
-                "`initvals=` of the posterior",
-                _with(pg.SGGMC, step_size=1e-5, friction=10.0),
-                None,
-                {"initvals": None},
-            ),
-            Attempt("`GMC()`", _plain(pg.GMC)),
+            Attempt("`GMC()`", _plain(pg.GMC), None, _WIDE | {"tune": 1000}),
         ),
     ),
     Case(
-        "variance, fixed parameters",
+        "configurational temperature",
         "onfigurational temperature",
-        logistic,
-        Attempt("`SGLD(step_size=1e-5)`", _with(pg.SGLD, step_size=1e-5)),
+        full_data,
+        Attempt("`SGLD(step_size=0.015)`", _plain(pg.SGLD, step_size=0.015)),
         (
-            Attempt("`step_size` omitted", _with(pg.SGLD)),
-            Attempt("`batch_size=2000`", _with(pg.SGLD, 2000, step_size=1e-5)),
-            Attempt("`step_size=1e-6`", _with(pg.SGLD, step_size=1e-6)),
+            Attempt("`step_size` omitted", _plain(pg.SGLD)),
+            Attempt("`step_size=0.004`", _plain(pg.SGLD, step_size=0.004)),
             Attempt("`GMC()`", _plain(pg.GMC)),
         ),
     ),
     Case(
-        "variance, adapted",
-        "onfigurational temperature",
-        logistic,
-        Attempt("`SGGMC(batch_size=2)`, `tune=30`", _with(pg.SGGMC, 2), None, {"tune": 30}),
-        (
-            Attempt("`tune=1000`", _with(pg.SGGMC, 2)),
-            Attempt("`batch_size=100`", _with(pg.SGGMC), None, {"tune": 30}),
-            Attempt("`GMC()`", _plain(pg.GMC)),
-        ),
-    ),
-    Case(
-        "noise of few minibatches",
-        "The possible error of the variance",
+        "configurational temperature, adapted",
+        "few minibatches inform may be wrong",
         rare_indicators,
-        Attempt("`SGGMC(batch_size=20)`", _with(pg.SGGMC, 20)),
+        Attempt("`gSGNHT(batch_size=100)`", _with(pg.gSGNHT)),
         (
+            Attempt("`tune=4000`", _with(pg.gSGNHT), None, {"tune": 4000}),
+            Attempt("`batch_size=1000`", _with(pg.gSGNHT, 1000)),
+            Attempt("`GMC()`", _plain(pg.GMC)),
+        ),
+    ),
+    Case(
+        "temperature above 1, rare indicators",
+        "The kinetic temperature",
+        rare_indicators,
+        Attempt("`SGGMC(batch_size=100)`", _with(pg.SGGMC)),
+        (
+            Attempt("`tune=4000`", _with(pg.SGGMC), None, {"tune": 4000}),
             Attempt("`batch_size=200`", _with(pg.SGGMC, 200)),
-            Attempt("`batch_size=2000`", _with(pg.SGGMC, 2000)),
             Attempt("`GMC()`", _plain(pg.GMC)),
         ),
     ),
@@ -292,8 +295,8 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        "funnel, non-centered",
-        "sets the scale of",
+        "R-hat, non-centered effects",
+        "The rhat statistic",
         groups_as_product,
         Attempt("`SGGMC()`", _plain(pg.SGGMC)),
         (

@@ -126,7 +126,7 @@ class TemperatureMonitor(DrawMonitor):
         self._dims, self._friction_name, self._by_euler = dims, friction_name, by_euler
         self._remedy = (
             f"Omit {arguments} if they are set, so that they are adapted; otherwise use more "
-            "tuning draws or {minibatches}."
+            "tuning draws, {minibatches}, or GMC or NUTS."
         )
         self.initialize(0)
 

@@ -29,12 +29,10 @@ _ADAPT = (
 _MEAN_REMEDY = "Use more tuning draws, or GMC or NUTS, which correct each step."
 _MEAN_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use more tuning draws, or GMC or NUTS."
 _VARIANCE_REMEDY = (
-    "Use {minibatches} or more tuning draws, or GMC or NUTS, which correct each step. If other "
+    "Use GMC or NUTS, which correct each step, or more tuning draws or {minibatches}. If other "
     "variables depend on it as a scale, change their parametrization (centered or non-centered)."
 )
-_VARIANCE_REMEDY_IN_MODEL = (
-    f"{_ADAPT}; otherwise use {{minibatches}}, more tuning draws, or GMC or NUTS."
-)
+_VARIANCE_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use GMC or NUTS, or {{minibatches}}."
 
 
 class StationarityMonitor(Protocol):
@@ -340,7 +338,7 @@ def diagnose_whitened(
                 "the chain does not move, because its gradient noise is too large for any step size"
             ),
             remedy=(
-                "Discard the chain. Use a larger batch_size, more tuning draws, or GMC or NUTS."
+                "Discard the chain. Use GMC or NUTS, or a larger batch_size or more tuning draws."
             ),
             anchor="stationarity",
         )
