@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pymc as pm
 
 import pymc_geodesic as pg
 from benchmarks.remedy_models import (
@@ -138,13 +139,13 @@ CASES: tuple[Case, ...] = (
         "temperature above 1",
         "The kinetic temperature",
         full_data,
-        Attempt("`SGGMC(step_size=0.001, friction=200)`", _fixed(0.001, 200.0)),
+        Attempt("`SGGMC(step_size=0.001, friction=50)`", _fixed(0.001, 50.0)),
         (
             Attempt("both omitted", _with(pg.SGGMC, 1000)),
-            Attempt("`step_size=0.0002`", _fixed(0.0002, 200.0)),
-            Attempt("`friction=1000`", _fixed(0.001, 1000.0)),
-            Attempt("`batch_size=5000`", _fixed(0.001, 200.0, batch_size=5000)),
-            Attempt('`gradient_noise="fisher"`', _fixed(0.001, 200.0, gradient_noise="fisher")),
+            Attempt("`step_size=0.0002`", _fixed(0.0002, 50.0)),
+            Attempt("`friction=250`", _fixed(0.001, 250.0)),
+            Attempt("`batch_size=5000`", _fixed(0.001, 50.0, batch_size=5000)),
+            Attempt('`gradient_noise="fisher"`', _fixed(0.001, 50.0, gradient_noise="fisher")),
         ),
     ),
     Case(
@@ -221,8 +222,8 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        "error of the mean",
-        "The error of the mean",
+        "configurational temperature, few tuning draws",
+        "onfigurational temperature",
         one_wide,
         Attempt("`SGGMC()`, distant `initvals=`, `tune=6`", _plain(pg.SGGMC), None, _WIDE),
         (
@@ -263,24 +264,27 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        "configurational temperature, adapted",
-        "few minibatches inform may be wrong",
+        "configurational temperature, rare indicators",
+        "onfigurational temperature",
         rare_indicators,
-        Attempt("`gSGNHT(batch_size=100)`", _with(pg.gSGNHT)),
+        Attempt("`gSGNHT(batch_size=25)`", _with(pg.gSGNHT, 25)),
         (
-            Attempt("`tune=4000`", _with(pg.gSGNHT), None, {"tune": 4000}),
-            Attempt("`batch_size=1000`", _with(pg.gSGNHT, 1000)),
+            Attempt("`tune=4000`", _with(pg.gSGNHT, 25), None, {"tune": 4000}),
+            Attempt("`batch_size=50`", _with(pg.gSGNHT, 50)),
+            Attempt("`batch_size=500`", _with(pg.gSGNHT, 500)),
             Attempt("`GMC()`", _plain(pg.GMC)),
+            Attempt("`pm.NUTS()`", _plain(pm.NUTS)),
         ),
     ),
     Case(
         "temperature above 1, rare indicators",
         "The kinetic temperature",
         rare_indicators,
-        Attempt("`SGGMC(batch_size=100)`", _with(pg.SGGMC)),
+        Attempt("`SGGMC(batch_size=25)`", _with(pg.SGGMC, 25)),
         (
-            Attempt("`tune=4000`", _with(pg.SGGMC), None, {"tune": 4000}),
-            Attempt("`batch_size=200`", _with(pg.SGGMC, 200)),
+            Attempt("`tune=4000`", _with(pg.SGGMC, 25), None, {"tune": 4000}),
+            Attempt("`batch_size=50`", _with(pg.SGGMC, 50)),
+            Attempt("`batch_size=500`", _with(pg.SGGMC, 500)),
             Attempt("`GMC()`", _plain(pg.GMC)),
         ),
     ),
