@@ -34,7 +34,7 @@ N_ERRORS = 3.5
 
 @dataclass(frozen=True)
 class Bounds:
-    """Errors that count as none, beyond Monte Carlo error.
+    """Bounds of draws that count as right; errors are those beyond Monte Carlo error.
 
     Attributes
     ----------
@@ -42,10 +42,13 @@ class Bounds:
         Largest error of a mean, in posterior standard deviations.
     sd : float
         Largest relative error of a standard deviation.
+    ess : float
+        Smallest effective sample size, below which errors cannot be measured.
     """
 
     mean: float = 0.1
     sd: float = 0.1
+    ess: float = 100.0
 
 
 ACCEPTED = Bounds()
@@ -86,6 +89,8 @@ class Result:
     @property
     def is_right(self) -> bool:
         """Whether means and standard deviations are right up to `ACCEPTED` and chance."""
+        if not self.ess >= ACCEPTED.ess:
+            return False
         chance = N_ERRORS / np.sqrt(self.ess)
         is_mean_right = self.mean_error <= ACCEPTED.mean + chance
         return bool(is_mean_right and abs(self.sd_ratio - 1.0) <= ACCEPTED.sd + chance)

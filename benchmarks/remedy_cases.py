@@ -299,8 +299,8 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case(
-        "R-hat, non-centered effects",
-        "The rhat statistic",
+        "few effective draws, non-centered effects",
+        "The effective sample size",
         groups_as_product,
         Attempt("`SGGMC()`", _plain(pg.SGGMC)),
         (

@@ -112,7 +112,7 @@ class EffectiveSizeMonitor(DrawMonitor):
         *,
         remedy: str = (
             "Omit step_size, n_steps and other arguments of the dynamics if they are set, so that "
-            "they are adapted; otherwise take more draws or use {minibatches}."
+            "they are adapted; otherwise use more draws, {minibatches} or GMC."
         ),
     ) -> None:
         n = min(SETTINGS.max_coordinates, product.size)
