@@ -119,7 +119,7 @@ def measure(problem: Problem, attempt: Attempt, seed: int) -> Result:
                 step=attempt.step(problem), random_seed=seed, progressbar=False, **arguments
             )
         except pm.exceptions.SamplingError as error:
-            return Result([f"[stopped]: {error}"])
+            return Result([f"[error]: {error}"])
     z = problem.standardize(idata.posterior)
     z = z.reshape(*z.shape[:2], -1)
     coordinates = [z[..., i] for i in range(z.shape[-1])]
@@ -146,8 +146,8 @@ def verdict(case: Case, result: Result) -> str:
     own = [text for text in result.messages if "[" in text.split(":")[0]]  # SGGMC[b]: ...
     if result.has(case.warning):
         return "warning remains" + (", draws right" if result.is_right else "")
-    if own and own[0].startswith("[stopped]"):
-        return "stopped: not finite"
+    if own and own[0].startswith("[error]"):
+        return "error"
     if own:
         words = own[0].split(":")[1].split(" is ")[0].strip()
         return f"another warning: {words}"

@@ -45,11 +45,12 @@ def _of_reference(
     model: pm.Model,
     rows: list[str],
     quantity: Callable[[xr.Dataset], np.ndarray],
+    step: Callable[[], Any] = pm.NUTS,
 ) -> Problem:
-    """Standardize by the means and standard deviations of a long run of NUTS."""
+    """Standardize by the means and standard deviations of a long run of NUTS, or another step."""
     with model:
         long = pm.sample(
-            3000, tune=1000, chains=2, cores=1, random_seed=5, progressbar=False, step=pm.NUTS(),
+            3000, tune=1000, chains=2, cores=1, random_seed=5, progressbar=False, step=step(),
             compute_convergence_checks=False,
         ).posterior  # fmt: skip
     draws = quantity(long)
@@ -134,7 +135,7 @@ def rare_indicators() -> Problem:
         w = pm.Normal("w", shape=counts.size)
         score = pm.Normal("a", 0.0, 2.0) + pm.Data("x", x) @ w
         pm.Potential("loss", -2.0 * pm.math.maximum(0.0, 1.0 - pm.Data("y", y) * score))
-    return _of_reference(model, ["x", "y"], lambda p: p["w"].values)
+    return _of_reference(model, ["x", "y"], lambda p: p["w"].values, pg.GMC)
 
 
 @functools.cache
@@ -233,19 +234,6 @@ def proportions() -> Problem:
     mean = a / a.sum()
     sd = np.sqrt(mean * (1.0 - mean) / (a.sum() + 1.0))
     return Problem(model, ["x"], lambda posterior: (posterior["p"].values - mean) / sd)
-
-
-@functools.cache
-def many_effects() -> Problem:
-    """Effects of 400 groups with five rows each."""
-    rng = np.random.default_rng(1)
-    group = np.repeat(np.arange(400), 5)
-    y = rng.normal(size=400)[group] + rng.normal(size=group.size)
-    with pm.Model() as model:
-        effect = pm.Normal("effect", shape=400)
-        pm.Normal("y_obs", effect[pm.Data("group", group)], 1.0, observed=pm.Data("y", y))
-    mean, sd = np.bincount(group, y) / 6.0, 6.0**-0.5
-    return Problem(model, ["group", "y"], lambda p: (p["effect"].values - mean) / sd)
 
 
 @functools.cache
