@@ -329,7 +329,9 @@ CASES: tuple[Case, ...] = (
         "tune=0",
         "tune=0 leaves no warm-up",
         full_data,
-        Attempt("`SSGNHT(batch_size=500)`, `tune=0`", _with(pg.SSGNHT, 500), None, {"tune": 0}),
+        Attempt(
+            "`SSGNHT(batch_size=500)`, `tune=0` (error)", _with(pg.SSGNHT, 500), None, {"tune": 0}
+        ),
         (Attempt("`tune=1000`", _with(pg.SSGNHT, 500)),),
     ),
     Case(
