@@ -52,7 +52,7 @@ def test_no_alarm_for_rows_in_random_order(n_blocks):
 @pytest.mark.parametrize("n_blocks", [2, 30])
 def test_the_probability_of_an_alarm_is_bounded(monkeypatch, n_blocks):
     """At a level with a countable number of alarms."""
-    monkeypatch.setattr(heterogeneous_blocks, "FALSE_ALARMS", 0.6)
+    monkeypatch.setattr(heterogeneous_blocks, "FALSE_ALARM_PROBABILITY", 0.6)
     assert alarms(n_blocks, 300) < 0.3 * 300 + 5 * np.sqrt(0.3 * 0.7 * 300)
 
 
