@@ -478,7 +478,9 @@ def missing_values(n_rows: int) -> pm.Model:
 MODELS: tuple[GalleryModel, ...] = (
     GalleryModel("radon, varying intercepts and slopes", radon, (919, 100_000), is_hierarchy=True),
     GalleryModel("rugby, two index arrays", rugby, (60,), 20),
-    GalleryModel("poll, binomial with four index arrays", poll, (5_000, 100_000), is_hierarchy=True),
+    GalleryModel(
+        "poll, binomial with four index arrays", poll, (5_000, 100_000), is_hierarchy=True
+    ),
     GalleryModel("BG/NBD, a potential", bg_nbd_potential, (2_357,)),
     GalleryModel("BG/NBD, a distribution", bg_nbd, (2_357, 100_000)),
     GalleryModel("media mix with adstock", media_mix, (179,), 50, is_divisible=False),
