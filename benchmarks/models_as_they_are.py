@@ -80,7 +80,8 @@ class Run:
 def sample(
     model: pm.Model, names: list[str], make_step: Callable[[], Any], chains: int, seed: int
 ) -> Run:
-    """Sample by a step of this package."""
+    """Sample by a step of this package; PyMC's convergence checks need the free variables."""
+    kept = sorted({*names, *(rv.name for rv in model.free_RVs)})
     began = time.process_time()
     with (
         model,
@@ -91,7 +92,7 @@ def sample(
         warnings.simplefilter("always", UserWarning)
         idata = pm.sample(
             DRAWS, chains=chains, cores=1, step=make_step(), random_seed=seed,
-            var_names=names, progressbar=False, compute_convergence_checks=False,
+            var_names=kept, progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
         sampling = time.process_time() - began - compilation.seconds
         log_warnings(run_convergence_checks(idata, model))
