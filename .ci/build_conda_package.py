@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 from rattler_build import Stage0Recipe, ToolConfiguration
+from rattler_build.progress import SimpleProgressCallback
 
 RECIPE = Path(__file__).parents[1] / "conda-recipe" / "recipe.yaml"
 
@@ -35,6 +36,7 @@ def main() -> None:
         tool_config=ToolConfiguration(test_strategy="native"),
         output_dir=chosen.sdist.parent / "conda",
         channels=chosen.channels,
+        progress_callback=SimpleProgressCallback(),
     ):
         print(*result.packages, sep="\n")
 
