@@ -32,7 +32,7 @@ class GalleryModel:
     build : callable
         Number of rows → model.
     n_rows : tuple of int
-        Of the original, and perhaps a larger one.
+        The usual number, and perhaps a larger one.
     batch_size : int
         Of a call with minibatches.
     is_divisible : bool
@@ -495,7 +495,7 @@ MODELS: tuple[GalleryModel, ...] = (
     GalleryModel("Gaussian mixture", mixture, (1_000, 100_000)),
     GalleryModel("item response, fouls", item_response, (46_861,)),
     GalleryModel("cherry blossoms, splines", spline, (827, 100_000)),
-    GalleryModel("InstEval, crossed effects", lectures, (73_421,)),
+    GalleryModel("InstEval, crossed effects", lectures, (10_000, 73_421), is_hierarchy=True),
     GalleryModel("BEST, two groups", two_groups, (47,), 10, is_divisible=False),
     GalleryModel("stochastic volatility", stochastic_volatility, (2_906,), is_divisible=False),
     GalleryModel("Gaussian process", gaussian_process, (100,), 20, is_divisible=False),
