@@ -57,7 +57,7 @@ class Run:
     draws : mapping
         Draws of each variable by name, shape (chains, draws, ...).
     sampling, compilation : float
-        Processor time, in seconds.
+        Processor time in seconds. To make a step, or nutpie's model, counts as compilation.
     messages : list of str
         Warnings.
     """
@@ -90,16 +90,19 @@ def sample(
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", UserWarning)
+        step = make_step()
+        preparation, compiled_before = time.process_time() - began, compilation.seconds
         idata = pm.sample(
-            DRAWS, chains=chains, cores=1, step=make_step(), random_seed=seed,
-            var_names=kept, progressbar=False, compute_convergence_checks=False,
+            DRAWS, chains=chains, cores=1, step=step, random_seed=seed, var_names=kept,
+            progressbar=False, compute_convergence_checks=False,
         )  # fmt: skip
-        sampling = time.process_time() - began - compilation.seconds
+        preparation += compilation.seconds - compiled_before
+        sampling = time.process_time() - began - preparation
         log_warnings(run_convergence_checks(idata, model))
     messages = [str(each.message) for each in caught if "pymc_geodesic" in str(each.filename)]
     messages += [each for each in logged.messages if not each.startswith(GENERAL_ADVICE)]
     draws = {name: idata.posterior[name].values for name in names}
-    return Run(draws, sampling, compilation.seconds, messages)
+    return Run(draws, sampling, preparation, messages)
 
 
 def sample_by_nutpie(model: pm.Model, names: list[str], chains: int, seed: int) -> Run:
