@@ -21,7 +21,7 @@ from script_parts import parse_options
 
 import pymc_geodesic as pg
 
-BLUE, ORANGE, GREEN, GREY = "#2a7f9e", "#d9622b", "#5a8f3c", "#9aa3a8"
+BLUE, ORANGE, GREEN, GRAY = "#2a7f9e", "#d9622b", "#5a8f3c", "#9aa3a8"
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
@@ -73,7 +73,7 @@ def _seen(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _globe(axes: plt.Axes) -> None:
     t = np.linspace(0.0, 2.0 * np.pi, 361)
     axes.fill(np.cos(t), np.sin(t), color="#f2f5f6", zorder=0)
-    axes.plot(np.cos(t), np.sin(t), color=GREY, linewidth=1.0)
+    axes.plot(np.cos(t), np.sin(t), color=GRAY, linewidth=1.0)
     circles = [np.column_stack([np.cos(t), np.sin(t), 0 * t])]
     circles += [
         np.column_stack([np.cos(a) * np.cos(t), np.sin(a) * np.cos(t), np.sin(t)])
@@ -81,7 +81,7 @@ def _globe(axes: plt.Axes) -> None:
     ]
     for circle in circles:
         x, y, near = _seen(circle)
-        axes.plot(np.where(near, x, np.nan), y, color=GREY, linewidth=0.5, zorder=1)
+        axes.plot(np.where(near, x, np.nan), y, color=GRAY, linewidth=0.5, zorder=1)
 
 
 def directions(draws: int) -> Figure:
@@ -154,7 +154,7 @@ def classifier(draws: int) -> Figure:
     figure, axes = plt.subplots(figsize=(3.2, 3.2), layout="constrained")
     x = np.array([-3.2, 3.2])
     for i in range(0, len(b), max(1, len(b) // 60)):
-        axes.plot(x, -(w[i, 0] * x + b[i]) / w[i, 1], color=GREY, linewidth=0.6, alpha=0.5)
+        axes.plot(x, -(w[i, 0] * x + b[i]) / w[i, 1], color=GRAY, linewidth=0.6, alpha=0.5)
     for label, color in ((-1, BLUE), (1, ORANGE)):
         axes.plot(*points[labels == label].T, ".", color=color, markersize=7)
     axes.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), xticks=[], yticks=[])

@@ -65,7 +65,7 @@ Snapshot = tuple[float, int, np.ndarray, np.ndarray | float]
 """Seconds so far, documents so far, topics, concentration of the proportions."""
 
 
-def topics_of(point: dict) -> np.ndarray:
+def get_topics(point: dict) -> np.ndarray:
     """Topics on the simplex, from what PyMC keeps of them."""
     value = point["topics_simplex__"]
     logarithm = np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
@@ -125,7 +125,7 @@ def run_step(
         began = time.perf_counter()
         point, _ = step.step(point)
         seconds += time.perf_counter() - began
-        yield seconds, (draw + 1) * documents, topics_of(point), ALPHA
+        yield seconds, (draw + 1) * documents, get_topics(point), ALPHA
 
 
 def scikit_learn(

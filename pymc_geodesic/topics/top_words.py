@@ -11,7 +11,7 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 
 from pymc_geodesic.diagnostics.panels import COLORS, Pen, draw, panels
-from pymc_geodesic.topics.alignment import align_topics, name_of_topics, topics_of
+from pymc_geodesic.topics.alignment import align_topics, get_topics, get_topics_name
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
@@ -72,8 +72,8 @@ def _words_and_weights(
 ) -> xr.Dataset:
     """Return ``word`` and ``weight`` with dimensions (topic, rank)."""
     idata = convert_to_datatree(idata)
-    var_name = name_of_topics(idata, var_name)
-    beta = topics_of(idata, var_name)
+    var_name = get_topics_name(idata, var_name)
+    beta = get_topics(idata, var_name)
     topic, word = beta.dims[2:]
     if vocabulary is not None and np.ndim(vocabulary) != 1:
         raise ValueError("`vocabulary` must be a sequence of words. Set the number of words by n=.")
@@ -84,7 +84,7 @@ def _words_and_weights(
         )
     if not 1 <= n <= len(words):
         raise ValueError(f"`n` must be between 1 and the {len(words)} words, got {n}.")
-    mean = topics_of(align_topics(idata, var_name=var_name), var_name).mean(("chain", "draw"))
+    mean = get_topics(align_topics(idata, var_name=var_name), var_name).mean(("chain", "draw"))
     best = np.argsort(-mean.values, axis=1)[:, :n]
     return xr.Dataset(
         {
@@ -153,7 +153,7 @@ def plot_top_words(
     ['moon', 'sun']
     """
     idata = convert_to_datatree(idata)
-    var_name = name_of_topics(idata, var_name)
+    var_name = get_topics_name(idata, var_name)
     table = _words_and_weights(idata, vocabulary, n, var_name)
     topic = str(table["word"].dims[0])
     if coords is not None:

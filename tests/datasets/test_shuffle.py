@@ -130,7 +130,7 @@ def direct(n_shuffles, n, memory=LITTLE):
     orders = []
     for seed in range(n_shuffles):
         keys = np.random.PCG64(seed).random_raw(n)
-        bucket = shuffle_module.bucket_of(keys, bucket_sizes(n, 8, memory)[0])
+        bucket = shuffle_module.assign_buckets(keys, bucket_sizes(n, 8, memory)[0])
         rows = [np.flatnonzero(bucket == b) for b in np.unique(bucket)]
         orders.append(np.concatenate([each[shuffle_module.key_order(keys[each])] for each in rows]))
     return np.array(orders)
@@ -156,7 +156,7 @@ def from_the_front(keys, n_buckets):
 
 
 @pytest.mark.parametrize(
-    ("name", "mutant"), [("key_order", as_they_were), ("bucket_of", from_the_front)]
+    ("name", "mutant"), [("key_order", as_they_were), ("assign_buckets", from_the_front)]
 )
 def test_half_a_shuffle_is_found(monkeypatch, name, mutant):
     monkeypatch.setattr(shuffle_module, name, mutant)

@@ -10,7 +10,7 @@ import pytest
 
 import pymc_geodesic
 from pymc_geodesic.diagnostics import plot_temperature, plot_warmup
-from pymc_geodesic.diagnostics.panels import module_of
+from pymc_geodesic.diagnostics.panels import import_backend
 from pymc_geodesic.diagnostics.warmup import phase_starts
 from tests.back_ends import BACKENDS, assert_drawn, require
 
@@ -77,7 +77,7 @@ def test_warmup_of_a_sampler_without_phases(idata):
 def test_a_missing_back_end_is_named(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=f"backend='{name}' needs {name}: pip install"):
-        module_of(name)
+        import_backend(name)
 
 
 def test_back_ends_are_imported_when_they_draw():

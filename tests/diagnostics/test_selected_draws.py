@@ -90,5 +90,5 @@ def test_stacked_draws_are_refused(model, posterior):
         ksd(tree(stacked), model)
     with pytest.raises(ValueError, match="stacked along 'sample'"):
         summary(tree(stacked))
-    with pytest.raises(ValueError, match=r"no dimension 'chain'.*with a list"):
+    with pytest.raises(ValueError, match=r"no dimension 'chain'.*keep the dimension"):
         ksd(tree(posterior.isel(chain=0).drop_vars("chain")), model)

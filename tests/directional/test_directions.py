@@ -25,7 +25,7 @@ from pymc_geodesic.directional import (
     to_lonlat,
 )
 from pymc_geodesic.directional.density import kernel_density
-from pymc_geodesic.directional.direction_variables import kind_of
+from pymc_geodesic.directional.direction_variables import classify_variable
 from pymc_geodesic.directional.mean_direction import stack_batches
 
 
@@ -196,7 +196,7 @@ def test_mean_of_an_axis_does_not_see_signs(rng):
         rtol=0.02,
     )
     for summarise in (mean_direction, summary):  # a name with a slip of the pen
-        with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* holds x, axis"):
+        with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* are x, axis"):
             summarise(idata, "axis", axial="axes")
     # Axes in chains that sit on opposite sides have converged; directions have not.
     x[0] *= -1
@@ -448,7 +448,7 @@ def test_refusals_name_what_can_be_done(rng):
     x = unit(rng.normal(size=(2, 50, 3)))
     gap = np.where(np.arange(50)[:, None] == 3, np.nan, x)
     draws = az.from_dict({"posterior": {"x": x, "gap": gap, "angle": x[..., 0]}})
-    with pytest.raises(ValueError, match=r"nothing of the kind, as 2 of its draws are not finite"):
+    with pytest.raises(ValueError, match=r"none of these, since 2 of its draws are not finite"):
         summary(draws, "gap")
     with pytest.raises(ValueError, match="a sum of one") as told:
         simplex_summary(draws)
@@ -478,7 +478,7 @@ def test_a_direction_along_an_axis_is_no_share(rng):
     idata = az.from_dict({"posterior": {"pole": pole.copy(), "share": mixed}})
     assert direction_variables(idata) == {"pole": "direction", "share": "simplex"}
     told = idata.posterior["pole"].assign_attrs(manifold="simplex")
-    assert kind_of(told) == "simplex"
+    assert classify_variable(told) == "simplex"
 
 
 def test_vectors_are_no_angles(rng):

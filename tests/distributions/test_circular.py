@@ -170,7 +170,9 @@ def test_degrees_are_noticed(as_data):
     degrees = np.array([10.0, 350.0, np.nan])[: 2 if as_data else 3]
     with pm.Model(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ImputationWarning)
-        with pytest.warns(UserWarning, match=r"angles of 'wind' go to 350.*np\.deg2rad"):
+        with pytest.warns(
+            UserWarning, match=r"angles of 'wind' have absolute values up to 350.*np\.deg2rad"
+        ):
             WrappedCauchy("wind", 0.0, 0.5, observed=pm.Data("x", degrees) if as_data else degrees)
         PeriodicVonMises("calm", 0.0, 1.0, observed=np.deg2rad(degrees))
         PeriodicVonMises("none", 0.0, 1.0, observed=np.zeros(0))

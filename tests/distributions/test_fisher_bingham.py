@@ -244,13 +244,13 @@ def test_draws_that_are_wrong_are_found_out(edit):
     space = dict(vars(fisher_bingham_draws))
     exec(source.replace("@compiled", "").replace(*edit), space)
     fill = njit(space["fill_from_envelope"])
-    values, pulls = np.array([2.0, 9.0, -15.0]), np.array([11.0, 0.0, 3.0])
-    distance, point = fisher_bingham_draws.envelope(values, pulls)
+    values, slopes = np.array([2.0, 9.0, -15.0]), np.array([11.0, 0.0, 3.0])
+    distance, point = fisher_bingham_draws.envelope(values, slopes)
     x = np.empty((20_000, 3))
     rng = np.random.default_rng(7)
     for row in x:
-        fill(rng, values, pulls, distance, point, row)
-    assert worst_z(x, np.diag(values), pulls) > 10
+        fill(rng, values, slopes, distance, point, row)
+    assert worst_z(x, np.diag(values), slopes) > 10
 
 
 def test_rows_have_their_own_parameters():

@@ -11,7 +11,7 @@ from pymc_geodesic.mixtures import (
     dp_categorical_stochastic_slice,
 )
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
-from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, initialize_clusters
 from tests.grids import slow
 from tests.mixtures.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
@@ -25,7 +25,9 @@ class ByProposalsAlone:
     alpha = 1.4
 
     def __init__(self):
-        self._chain = CollapsedChain(Mixture.of(COUNTS, BETA, self.alpha), np.random.default_rng(1))
+        self._chain = CollapsedChain(
+            Mixture.from_arguments(COUNTS, BETA, self.alpha), np.random.default_rng(1)
+        )
         self._chain.advance()
         self.assignments = self._chain.assignments
 
@@ -74,7 +76,7 @@ def test_wrong_proposals_have_another_law(part, edit, exact, monkeypatch):
 def test_sweeps_with_proposals_have_the_exact_law_too():
     exact = Enumeration(PRIOR)
     chain = CollapsedChain(
-        Mixture.of(COUNTS, BETA, PRIOR), np.random.default_rng(1), iter(lambda: 2, None)
+        Mixture.from_arguments(COUNTS, BETA, PRIOR), np.random.default_rng(1), iter(lambda: 2, None)
     )
     found, alpha = run(chain, 12_000, 4)
     assert np.abs(deviations(exact, found)).max() < 5
@@ -96,7 +98,7 @@ def log_odds(kernel):
             counts = Counts(alone, own[:, None], own[None].sum(axis=1))
             expected += also * counts.log_probability(1.0, beta)
     assert abs(expected) > np.log(np.finfo(float).max)
-    tokens = Mixture.of(LONG[None], beta, 1.0).rows.tokens
+    tokens = Mixture.from_arguments(LONG[None], beta, 1.0).rows.tokens
     return kernel(tokens, beta, beta.sum(), table, totals) - expected
 
 
@@ -119,11 +121,13 @@ def test_wrong_log_odds_are_others(edit):
 
 def test_counts_are_kept_up_to_date_and_there_is_room_for_parts():
     rng = np.random.default_rng(2)
-    mixture = Mixture.of(rng.multinomial(6, np.full(5, 0.2), size=60), 0.2, 20.0)
+    mixture = Mixture.from_arguments(rng.multinomial(6, np.full(5, 0.2), size=60), 0.2, 20.0)
     chain = CollapsedChain(mixture, rng)
     chain.advance()
     outcomes = [chain.split_or_merge() for _ in range(3_000)]
-    expected = Counts.of(mixture.rows, chain.assignments, 5, capacity=chain._counts.sizes.size)
+    expected = Counts.from_assignments(
+        mixture.rows, chain.assignments, 5, capacity=chain._counts.sizes.size
+    )
     for found, wanted in zip(chain._counts, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert {-1, 0, 1} == set(outcomes)
@@ -135,7 +139,7 @@ KINDS = np.kron(np.eye(8, dtype=int), np.full((60, 2), 3))
 
 def test_one_kind_is_found_after_another_where_single_rows_are_stuck():
     """All rows in one cluster, which no row leaves by itself: its likelihood would be worse."""
-    mixture = Mixture.of(KINDS, 0.5, 1e-6)
+    mixture = Mixture.from_arguments(KINDS, 0.5, 1e-6)
     lonely, divided = (CollapsedChain(mixture, np.random.default_rng(1), iter([n] * 20))
                        for n in (0, 10))  # fmt: skip
     for chain in (lonely, divided):
@@ -163,7 +167,9 @@ def test_where_proposals_are_made():
         ]
         assert trees[0].equals(trees[1])
         assert not trees[0].equals(trees[2])
-    few = first_clusters(Mixture.of(KINDS, 0.5, 1e-6), np.random.default_rng(1), Start(100, 20, 10))
+    few = initialize_clusters(
+        Mixture.from_arguments(KINDS, 0.5, 1e-6), np.random.default_rng(1), Start(100, 20, 10)
+    )
     assert len(set(few.assignments)) == 8
 
 

@@ -30,7 +30,7 @@ def exact():
 
 
 def all_rows(prior, n, thin=4):
-    mixture = Mixture.of(COUNTS, BETA, prior)
+    mixture = Mixture.from_arguments(COUNTS, BETA, prior)
     rng = np.random.default_rng(1)
     chain = StochasticSliceChain(mixture, rng, "scir", None, FORGETFUL, Start(5))
     return run(chain, n, thin)
@@ -130,7 +130,7 @@ def test_minibatches_find_the_clusters(method):
 
 def test_counts_of_minibatches_stand_for_all_rows():
     """The sums of SCIR's gamma variables are on average prior plus all tokens of a cluster."""
-    mixture = Mixture.of(TWO_KINDS, 0.1, 1e-4)  # so that no third cluster comes
+    mixture = Mixture.from_arguments(TWO_KINDS, 0.1, 1e-4)  # so that no third cluster comes
     chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", 50, 0.2, Start(50, 20))
     sums, sticks = [], []
     for _ in range(2_000):

@@ -20,8 +20,8 @@ from pymc_geodesic.mixtures.expert_gibbs import (
     add_row,
     add_subgradient,
     augment_weights,
+    compute_row_loss,
     log_predictive,
-    loss_of_row,
     remove_row,
 )
 
@@ -238,11 +238,11 @@ def test_gradients_are_those_of_the_losses():
         for place in np.ndindex(4, 3):
             change = np.zeros((4, 3))
             change[place] = 1e-6
-            up = loss_of_row(weights + change, row, label, 1.7, loss, scores)
-            down = loss_of_row(weights - change, row, label, 1.7, loss, scores)
+            up = compute_row_loss(weights + change, row, label, 1.7, loss, scores)
+            down = compute_row_loss(weights - change, row, label, 1.7, loss, scores)
             assert gradient[place] == pytest.approx(-(up - down) / 1e-6, abs=1e-6)
     shares = np.exp(weights @ row) / np.exp(weights @ row).sum()
-    found = [loss_of_row(weights, row, label, 1.7, LOGIT, scores) for label in range(4)]
+    found = [compute_row_loss(weights, row, label, 1.7, LOGIT, scores) for label in range(4)]
     np.testing.assert_allclose(np.exp(-np.array(found)), shares)
 
 

@@ -26,15 +26,15 @@ SPECTRAL = [
       for d in (2, 50, 5000) for k in (0.0, 0.4, 1e4, 1e8)],
     *[(np.array([0.0, b, -b]), np.ones(3), np.array([k, 0.0, 0.0]))
       for k, b in [(10.0, 2.0), (1.0, 0.49), (100.0, 49.0), (300.0, 1.0)]],
-    *[(values, np.ones(6), pulls)
-      for values, pulls in (random_case(np.random.default_rng(seed), 6) for seed in range(20))],
+    *[(values, np.ones(6), slopes)
+      for values, slopes in (random_case(np.random.default_rng(seed), 6) for seed in range(20))],
 ]  # fmt: skip
 
 MATRIX = [turned(*SHAPES[name]) for name in SHAPES]
 
 CIRCLE = [
-    (np.diag(values), np.array(pulls))
-    for values, pulls in [
+    (np.diag(values), np.array(slopes))
+    for values, slopes in [
         ((0.0, -1e6), (1e-3, 1.99e6)), ((3e3, 0.0), (0.0, 1e6)), ((1e6, 0.0), (1e-6, 1e5)),
     ]
 ]  # fmt: skip

@@ -108,8 +108,8 @@ def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
     """Half of the weight of a node is noticed."""
     nodes = matrix_hypergeometric.line_nodes
 
-    def wrong(power, pull, density):
-        log_sech, log_weight = nodes(power, pull, density)
+    def wrong(power, coefficient, density):
+        log_sech, log_weight = nodes(power, coefficient, density)
         return log_sech, log_weight - np.log(2.0) * (np.arange(density[0]) == 0)
 
     monkeypatch.setattr(matrix_hypergeometric, "line_nodes", wrong)

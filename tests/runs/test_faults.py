@@ -15,7 +15,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.__main__ import main
-from pymc_geodesic.runs.identity import check_identity, identity_of
+from pymc_geodesic.runs.identity import check_identity, compute_identity
 from pymc_geodesic.runs.process_control import release_lock
 from pymc_geodesic.runs.reading import RunFiles
 from tests.runs.stopped import (
@@ -141,7 +141,7 @@ def test_an_array_in_the_density_belongs_to_the_model(held):
         with pm.Model() as model:
             b = pm.Normal("b")
             pm.Normal("seen", held(factors) * b, 1.0, observed=np.zeros(2000))
-        return identity_of(model)
+        return compute_identity(model)
 
     first, other = np.ones(2000), np.ones(2000)
     other[1000] = 2.0
