@@ -1,6 +1,6 @@
-"""The pictures of the README and of the front page of the documentation.
+"""Figures of the README and of the front page of the documentation.
 
-Four small runs with nothing set but minibatches: the headings of birds, the mean directions of
+Four short runs with default settings and minibatches: the headings of birds, the mean directions of
 three groups on a sphere, a logistic regression on a million rows, and a support vector machine.
 
 Run it with ``python examples/front_page.py``; it takes some two minutes.
@@ -26,7 +26,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
 def birds(draws: int, n_rows: int = 50_000) -> Figure:
-    """Draw the headings of the README's birds, and what they say of the mean heading."""
+    """Plot the headings of the README's birds, and the posterior of the mean heading."""
     angle = np.deg2rad(135.0)
     south_east = [np.sin(angle), np.cos(angle)]
     rows, _ = pg.datasets.make_vmf_mixture([south_east], 2.0, n_rows, random_seed=1)
@@ -62,7 +62,7 @@ def birds(draws: int, n_rows: int = 50_000) -> Figure:
 
 
 def _seen(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Place on paper of points of a sphere, and which of them are on its near side."""
+    """Return plane coordinates of points of a sphere, and whether they are on its near side."""
     turn, tilt = np.deg2rad(-25.0), np.deg2rad(25.0)
     x = np.cos(turn) * points[:, 0] - np.sin(turn) * points[:, 1]
     y = np.sin(turn) * points[:, 0] + np.cos(turn) * points[:, 1]
@@ -109,7 +109,7 @@ def directions(draws: int) -> Figure:
 
 
 def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
-    """Two coefficients of a logistic regression, and the normal law that many rows make of them."""
+    """Plot two coefficients of a logistic regression with the normal approximation."""
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(n_rows, 2)) @ np.array([[1.0, 0.7], [0.0, 0.7]])
     labels = (rng.random(n_rows) < expit(covariates @ [0.8, -0.4])).astype(float)
@@ -139,7 +139,7 @@ def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
 
 
 def classifier(draws: int) -> Figure:
-    """Draw the border between two classes, as a hinge loss leaves it open."""
+    """Plot the decision boundary between two classes and its uncertainty under a hinge loss."""
     rng = np.random.default_rng(4)
     labels = np.repeat([-1, 1], 40)
     points = rng.normal(size=(80, 2)) * 0.9 + labels[:, None] * [0.9, 0.8]
@@ -162,7 +162,7 @@ def classifier(draws: int) -> Figure:
     return figure
 
 
-PICTURES = {
+FIGURES = {
     "quick_start": birds,
     "door_directions": directions,
     "door_rows": many_rows,
@@ -171,14 +171,14 @@ PICTURES = {
 
 
 def main() -> None:
-    """Run all four, and write their pictures."""
+    """Run the four examples and write their figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=Path("examples/output"))
     arguments = parse_options(parser, draws=300)
     matplotlib.use("Agg")
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for name, picture in PICTURES.items():
+    for name, picture in FIGURES.items():
         picture(arguments.draws).savefig(arguments.output / f"{name}.png", dpi=130)
 
 

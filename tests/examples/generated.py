@@ -1,6 +1,6 @@
 """Generated files with the names, arrays, types and sizes of the data that examples read.
 
-For machines without the data folder. The rows have the structure that the examples look for (groups
+For machines without the data folder. The rows have the structure that the examples require (groups
 of texts with words of their own, separable labels), in the order of the real files: texts and
 labels are sorted by label.
 """

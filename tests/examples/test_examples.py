@@ -50,9 +50,9 @@ def test_toy_circle(monkeypatch):
     module = example("toy_circle")
     means, _ = next(iter(module.READINGS.values()))
     monkeypatch.setitem(module.PUBLISHED, "n_steps", 2)
-    every = module.contestants(2)
+    every = module.make_samplers(2)
     few = {name: every[name] for name in list(every)[:2]} | {"GMC, tuned": every["GMC, tuned"]}
-    monkeypatch.setattr(module, "contestants", lambda thinning: few)
+    monkeypatch.setattr(module, "make_samplers", lambda thinning: few)
     results = module.run(means, draws=100, tune=4, thinning=2, chains=1)
     distances = module.report(means, results)
     assert set(distances) == set(few)
@@ -78,9 +78,9 @@ def test_vmf_mixture(monkeypatch):
     truth = module.quadrature(points)
     assert truth.joint.sum() == pytest.approx(1.0)
     assert 0.0 < truth.weight < 1.0
-    every = module.contestants(2)
+    every = module.make_samplers(2)
     names = ("SGGMC, batch 50, tuned", "gSGNHT, batch 50, tuned", "GMC, tuned")
-    monkeypatch.setattr(module, "contestants", lambda longer: {n: every[n] for n in names})
+    monkeypatch.setattr(module, "make_samplers", lambda longer: {n: every[n] for n in names})
     results = module.run(points, draws=8, tune=4)
     weights = module.report(truth, results)
     assert all(0.0 <= weight <= 1.0 for weight in weights.values())
@@ -142,7 +142,7 @@ def test_topics_of_20news(monkeypatch, tmp_path, corpus, name):
     seen = small_run(module, corpus, name, 0.5)
     assert len(set(map(len, seen.values()))) == 1
     assert np.all(np.isfinite(seen["perplexity"]))
-    assert "log-perplexity" in module.in_words(seen)
+    assert "log-perplexity" in module.format_summary(seen)
     module.plot({name: seen}, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").exists()
 
@@ -165,7 +165,7 @@ def test_topics_of_20news_on_its_data(monkeypatch, data_home):
 @pytest.mark.slow
 def test_shares_of_topics_tell_groups_apart(monkeypatch, capsys):
     """Texts of two groups with words of their own."""
-    module = example("spherical_topics_beside_others")
+    module = example("topic_features")
     rng, groups = np.random.default_rng(1), np.tile(["one", "other"], 20)
     rates = np.where(groups[:, np.newaxis] == "one", [6.0] * 4 + [0.3] * 4, [0.3] * 4 + [6.0] * 4)
     counts = rng.poisson(rates) + 1

@@ -50,7 +50,7 @@ def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
     assert by_way["data augmentation"]["accuracy"] > 0.9
     assert by_way["SSGRLD (SCIR)"]["accuracy"] > 0.9
     assert by_way["passive-aggressive"]["accuracy"] > 0.9
-    assert found["beside"]["LinearSVC, all words"]["accuracy"] > 0.9
+    assert found["baselines"]["LinearSVC, all words"]["accuracy"] > 0.9
     assert found["salient_words"]["alt.atheism"][0] == "word0"
     assert (tmp_path / "medlda_20news.png").stat().st_size > 0
 
