@@ -1,14 +1,14 @@
-"""Models of PyMC's gallery and of PyMC-Marketing, unchanged but for ``step=``.
+"""Unchanged models of PyMC's example gallery and of PyMC-Marketing, sampled with ``step=``.
 
-``python -m benchmarks.models_as_they_are`` samples each of `benchmarks.gallery_models` by `GMC`
-where it has at most 8,000 rows, by ``SGGMC(batch_size=...)`` where it has more than 4,000, and by
-nutpie, and prints a Markdown table. Models whose rows depend on each other are also given to SGGMC,
-which must raise an error. The seconds are wall time of `pymc.sample` and of making the step,
-compilation included, 2 chains of 1,000 draws after 1,000, one after another on one core.
+``python -m benchmarks.models_as_they_are`` samples each of `benchmarks.gallery_models` by `GMC` if
+it has at most 8,000 rows, by ``SGGMC(batch_size=...)`` if it has more than 4,000, and by nutpie,
+and prints a Markdown table. Models whose rows depend on each other are also given to SGGMC, which
+must raise an error. The seconds are wall time of `pymc.sample` and of making the step, compilation
+included, for 2 chains of 1,000 draws after 1,000 tuning draws, sequentially on one core.
 
 *right*: every mean is within 0.1 standard deviations of that of nutpie and every standard deviation
-within 5 %, up to 4 Monte Carlo standard errors of both runs, and there are 100 effective draws of
-everything; *too few draws* if only these are missing. *warned* names the first warning. Names of
+within 5 %, up to 4 Monte Carlo standard errors of both runs, and all effective sample sizes are at
+least 100; *too few draws* if only this fails. *warned* is followed by the first warning. Names of
 models as arguments select some of them.
 """
 
@@ -31,13 +31,13 @@ from benchmarks.gallery_models import MODELS, GalleryModel
 from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
-MOST_ROWS_OF_GMC, FEWEST_ROWS_OF_SGGMC = 8_000, 4_000
-MEAN_BOUND, SD_BOUND, ERRORS, LEAST_ESS = 0.1, 0.05, 4.0, 100.0
+MAX_ROWS_OF_GMC, MIN_ROWS_OF_SGGMC = 8_000, 4_000
+MEAN_BOUND, SD_BOUND, ERRORS, MIN_ESS = 0.1, 0.05, 4.0, 100.0
 
 
 @dataclass(frozen=True)
 class Run:
-    """Draws of the variables that are compared, by name, and what the run cost."""
+    """Draws of the compared variables by name, and the cost of the run."""
 
     draws: Mapping[str, np.ndarray]
     seconds: float
@@ -70,7 +70,7 @@ def sample(model: pm.Model, names: list[str], make_step: Callable[[], Any] | Non
 
 
 def compare(run: Run, reference: Run) -> str:
-    """Describe a run by a verdict and its figures, as cells of a table."""
+    """Return the cells of a run: verdict, errors, R-hat, ESS per second and seconds."""
     mean, sd, size, rhat = run.columns()
     mean_0, sd_0, size_0, _ = reference.columns()
     distance, ratio = np.abs(mean - mean_0) / sd_0, sd / sd_0
@@ -78,7 +78,7 @@ def compare(run: Run, reference: Run) -> str:
     is_right = np.all(distance <= MEAN_BOUND + ERRORS * error) and np.all(
         np.abs(np.log(ratio)) <= SD_BOUND + ERRORS * error
     )
-    has_enough = size.min() >= LEAST_ESS
+    has_enough = size.min() >= MIN_ESS
     verdict = ("right" if has_enough else "too few draws") if is_right else "**wrong**"
     if run.messages:
         verdict += f", warned: {run.messages[0].split('. ')[0][:150]}"
@@ -89,11 +89,11 @@ def compare(run: Run, reference: Run) -> str:
 
 
 def steps_of(gallery: GalleryModel, n_rows: int) -> dict[str, Callable[[], Any]]:
-    """Choose the calls that the documentation recommends, and the one that must fail."""
+    """Return the calls that the documentation recommends, and the one that must raise an error."""
     steps: dict[str, Callable[[], Any]] = {}
-    if n_rows <= MOST_ROWS_OF_GMC:
+    if n_rows <= MAX_ROWS_OF_GMC:
         steps["GMC()"] = lambda: pg.GMC()
-    if n_rows > FEWEST_ROWS_OF_SGGMC or not gallery.is_divisible:
+    if n_rows > MIN_ROWS_OF_SGGMC or not gallery.is_divisible:
         size = gallery.batch_size
         steps[f"SGGMC(batch_size={size})"] = lambda: pg.SGGMC(batch_size=size)
     return steps

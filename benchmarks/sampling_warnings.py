@@ -24,7 +24,7 @@ class SamplingWarnings(logging.Handler):
         self.level_before = logging.NOTSET
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a message, unless it is there."""
+        """Append a message, unless it is a duplicate."""
         if (message := record.getMessage()) not in self.messages:
             self.messages.append(message)
 

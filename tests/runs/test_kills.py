@@ -17,7 +17,7 @@ SHORT = {"tune": 300, "draws": 700}
 
 
 @pytest.mark.parametrize("names", [["SGGMC", "SSGLD"], ["SGGMC, batches=", "SCIR beside NUTS"]])
-def test_killed_runs_go_on_to_the_same_draws(names, tmp_path, monkeypatch):
+def test_resumed_runs_have_the_same_draws(names, tmp_path, monkeypatch):
     for name in names:
         monkeypatch.setitem(CASES, name, CASES[name]._replace(**SHORT))
     with interpreted_runs():
