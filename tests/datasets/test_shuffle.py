@@ -70,7 +70,7 @@ KINDS = [in_files, in_parquet]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_row_is_there_once_and_whole(tmp_path, kind):
+def test_rows_are_permuted(tmp_path, kind):
     source, target, read = kind(tmp_path)
     shuffle_rows(source, target, random_seed=1, memory=20 * LITTLE, progressbar=False)
     found, expected = read(), rows_of()
@@ -84,7 +84,7 @@ def test_every_row_is_there_once_and_whole(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_is_that_of_independent_keys(tmp_path, kind):
+def test_order_is_that_of_independent_keys(tmp_path, kind):
     """Whatever the files are, however many buckets there are."""
     expected = np.argsort(np.random.PCG64(5).random_raw(N), kind="stable")
     source, _, _ = kind(tmp_path)
@@ -140,7 +140,7 @@ def test_all_orders_of_four_rows_are_equally_likely():
     assert p_of_orders(direct(4800, 4, memory=1000)) > 1e-4
 
 
-def test_all_places_are_equally_likely_for_all_rows(tmp_path):
+def test_all_positions_are_equally_likely_for_all_rows(tmp_path):
     assert bucket_sizes(N, 8, LITTLE)[0] > 10
     assert p_of_places(direct(200, N)) > 1e-4
     np.testing.assert_array_equal(direct(2, N), places(tmp_path, 2, N))
@@ -158,12 +158,12 @@ def from_the_front(keys, n_buckets):
 @pytest.mark.parametrize(
     ("name", "mutant"), [("key_order", as_they_were), ("assign_buckets", from_the_front)]
 )
-def test_half_a_shuffle_is_found(monkeypatch, name, mutant):
+def test_mutants_of_the_shuffle_are_detected(monkeypatch, name, mutant):
     monkeypatch.setattr(shuffle_module, name, mutant)
     assert min(p_of_orders(direct(480, 4, memory=1000)), p_of_places(direct(50, N))) < 1e-10
 
 
-def test_a_bucket_that_is_left_as_it_was_is_found(tmp_path, monkeypatch):
+def test_unshuffled_bucket_is_detected(tmp_path, monkeypatch):
     """The same mutant in the files."""
     monkeypatch.setattr(shuffle_module, "key_order", as_they_were)
     order = new_order(tmp_path)
@@ -243,7 +243,7 @@ def test_the_largest_bucket_fits(n_rows, row_bytes):
         assert 2 * mean * (row_bytes + 32) > 0.5 * memory
 
 
-def test_what_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_failure_leaves_no_files(tmp_path, monkeypatch):
     np.save(tmp_path / "old.npy", np.arange(N))
 
     def broken(keys):
@@ -256,7 +256,7 @@ def test_what_fails_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_there_is_not_touched(tmp_path, kind):
+def test_existing_targets_raise(tmp_path, kind):
     source, target, _ = kind(tmp_path)
     first = target[1] if isinstance(target, list) else target
     first.write_text("mine")
@@ -278,7 +278,7 @@ def test_columns_in_the_names_of_folders_are_kept(tmp_path):
     np.testing.assert_array_equal(np.sort(rows[:, 0]), np.repeat([2020, 2021], 5))
 
 
-def test_nothing_of_later_files_is_lost(tmp_path):
+def test_wider_types_and_additional_columns_are_kept(tmp_path):
     """Neither digits of wider numbers nor columns that the first file lacks."""
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -324,7 +324,7 @@ def test_parquet_keeps_compression(tmp_path, compression):
         ("rows.parquet", "new.npy", {}, "do not match Parquet files"),
     ],
 )
-def test_wrong_arguments(tmp_path, monkeypatch, source, target, settings, message):
+def test_invalid_arguments_raise(tmp_path, monkeypatch, source, target, settings, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         shuffle_rows(source, target, progressbar=False, **settings)

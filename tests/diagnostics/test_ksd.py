@@ -90,7 +90,7 @@ def parts(sample, size):
         )
 
 
-def test_exact_draws_are_rejected_as_often_as_the_level_says(sample):
+def test_exact_draws_are_rejected_at_the_nominal_level(sample):
     """More than eight of 40 samples at the level of five per cent have odds of 1 to 5,000."""
     rng = np.random.default_rng(1)
     p_values = []
@@ -146,12 +146,12 @@ def uniform_frames(_):
     ],
     ids=["variance", "mean", "transformed", "sphere", "Stiefel"],
 )
-def test_one_variable_that_is_wrong_is_seen(score, exact, name, distort):
+def test_one_incorrect_variable_is_detected(score, exact, name, distort):
     wrong = exact | {name: distort(exact[name])}
     assert compute_discrepancy(idata_of(wrong), score, random_seed=1).p_value <= 0.002
 
 
-def test_what_was_used_is_reported(score, exact):
+def test_result_reports_the_settings(score, exact):
     result = compute_discrepancy(idata_of(exact), score, max_draws=500, n_bootstrap=50)
     assert (result.n_draws, result.thin, result.metric) == (500, 8, "dense")
     assert result.bootstrap.shape == (50,)
@@ -159,7 +159,7 @@ def test_what_was_used_is_reported(score, exact):
     assert "bootstrap" not in repr(result)
 
 
-def test_variables_that_are_left_out_are_held():
+def test_excluded_variables_are_conditioned_on():
     with pm.Model() as model:
         centre = pm.Normal("centre", 0.0, 3.0)
         pm.Normal("x", centre, 0.5)
@@ -293,7 +293,7 @@ def test_transforms_of_all_kinds_lead_to_values():
     assert compute_discrepancy(wrong, score, random_seed=1).p_value <= 0.002
 
 
-def test_drawn_minibatches_of_a_model_stand_for_all_rows():
+def test_pm_minibatch_gradients_are_unbiased():
     rows = np.random.default_rng(1).normal(1.0, 1.0, size=500)
     with pm.Model() as drawn:
         few = pm.Minibatch(rows, batch_size=20)
@@ -326,7 +326,7 @@ def test_multipliers_are_correlated_within_chains_only():
 
 @pytest.mark.parametrize("decay", [0.0, 0.6])
 @pytest.mark.slow
-def test_level_for_draws_that_depend_on_each_other(decay):
+def test_level_for_autocorrelated_draws(decay):
     """At most one in ten of 100 samples of the right law is rejected at five per cent."""
     with pm.Model() as model:
         pm.Normal("x", shape=2)
@@ -341,19 +341,19 @@ def test_level_for_draws_that_depend_on_each_other(decay):
     assert rejected <= 12
 
 
-def test_model_and_draws_in_another_order_are_named(model, exact):
+def test_swapped_arguments_raise(model, exact):
     with pytest.raises(
         ValueError, match=r"not a pm.Model; the order of the arguments is ksd\(idata, model\)"
     ):
         ksd(model, idata_of(exact))
 
 
-def test_a_posterior_without_a_variable_is_refused(score, exact):
+def test_posterior_without_a_variable_raises(score, exact):
     with pytest.raises(ValueError, match=r"lacks \['X'\]"):
         compute_discrepancy(idata_of({name: exact[name] for name in "xsu"}), score)
 
 
-def test_draws_that_are_all_the_same_are_refused(score, exact):
+def test_constant_draws_raise(score, exact):
     stuck = np.broadcast_to(exact["u"][:1], exact["u"].shape)
     with pytest.raises(ValueError, match="all draws of 'u' are equal"):
         compute_discrepancy(idata_of(exact | {"u": stuck}), score)
@@ -371,13 +371,13 @@ def test_draws_that_are_all_the_same_are_refused(score, exact):
         ({"max_draws": 2}, "too few"),
     ],
 )
-def test_wrong_arguments_are_refused(score, exact, arguments, message):
+def test_invalid_arguments_raise(score, exact, arguments, message):
     with pytest.raises(ValueError, match=message):
         compute_discrepancy(idata_of(exact), score, **arguments)
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,)])
-def test_draws_of_another_shape_are_named(shape):
+def test_draws_of_another_shape_raise(shape):
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     idata = az.from_dict({"posterior": {"x": np.zeros((2, 10, *shape))}})

@@ -122,7 +122,7 @@ def mean_kernel(name, fields_of):
 
 
 @pytest.mark.parametrize("name", MANIFOLDS)
-def test_mean_is_zero_under_the_law(name):
+def test_kernel_has_mean_zero_under_the_distribution(name):
     assert mean_kernel(name, tangent_fields) < 1e-8
 
 
@@ -142,5 +142,5 @@ def of_another_dimension(product, positions, gradients):
 
 @pytest.mark.parametrize("name", MANIFOLDS)
 @pytest.mark.parametrize("fields_of", [without_curvature, without_projection, of_another_dimension])
-def test_a_wrong_field_is_seen(name, fields_of):
+def test_mutants_of_the_field_are_detected(name, fields_of):
     assert mean_kernel(name, fields_of) > 1e-3

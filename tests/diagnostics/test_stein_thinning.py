@@ -35,7 +35,7 @@ def biased():
     return idata_of(x=draws)
 
 
-def test_bias_and_the_way_there_are_left_out(normal, biased):
+def test_biased_and_warm_up_draws_are_excluded(normal, biased):
     few = stein_thinning(biased, normal, size=80, metric=None)
     chosen = few.posterior["x"].values.reshape(-1, 2)
     everything = biased.posterior["x"].values.reshape(-1, 2)
@@ -46,7 +46,7 @@ def test_bias_and_the_way_there_are_left_out(normal, biased):
     assert origin["source_draw"].min() > 40
 
 
-def test_draws_are_those_of_the_sample(normal, biased):
+def test_selected_draws_are_draws_of_the_sample(normal, biased):
     few = stein_thinning(biased, normal, size=5, max_draws=400)
     stats = few.sample_stats.to_dataset()
     assert few.posterior["x"].dims == ("chain", "draw", "x_dim_0")
@@ -59,7 +59,7 @@ def test_draws_are_those_of_the_sample(normal, biased):
     assert az.summary(few)["mean"].size == 2
 
 
-def test_greedy_choice_is_the_best_next_draw(normal, biased):
+def test_selection_against_direct_greedy_search(normal, biased):
     """Against the criterion with the matrix of all pairs at hand."""
     size = 6
     few = stein_thinning(biased, normal, size=size, max_draws=200, laplacian=False, entropy=0.3)
@@ -76,7 +76,7 @@ def test_greedy_choice_is_the_best_next_draw(normal, biased):
     np.testing.assert_array_equal(stats["source_draw"][0], sample.draws[chosen])
 
 
-def test_a_minimum_of_the_density_is_avoided():
+def test_minima_of_the_density_are_avoided():
     """Between two modes the gradient is zero, so that a kernel alone takes it for a good place."""
     with pm.Model() as model:
         pm.NormalMixture("x", w=[0.5, 0.5], mu=[-3.0, 3.0], sigma=[1.0, 1.0])
@@ -111,12 +111,12 @@ def test_positive_second_derivatives_on_a_sphere():
         ({"entropy": -1.0}, "entropy must be a finite number"),
     ],
 )
-def test_wrong_arguments_are_refused(normal, biased, arguments, message):
+def test_invalid_arguments_raise(normal, biased, arguments, message):
     with pytest.raises(ValueError, match=message):
         stein_thinning(biased, normal, **arguments)
 
 
-def test_groups_of_other_draws_stay_as_they_are(normal, biased):
+def test_groups_without_these_draws_are_unchanged(normal, biased):
     rng = np.random.default_rng(2)
     full = biased.copy()
     groups = {"posterior_predictive": (2, 600), "prior": (1, 500), "warmup_sample_stats": (2, 600)}

@@ -52,7 +52,7 @@ def test_order_and_limit_of_a_scheme_in_closed_form(order):
     assert "posterior sds" in str(result)
 
 
-def test_what_is_chance_is_not_extrapolated():
+def test_insignificant_differences_are_not_extrapolated():
     """Three runs of one law, with differences that are noise."""
     rng = np.random.default_rng(1)
     common = rng.normal(size=(4000, 1))
@@ -101,7 +101,7 @@ def tuned(model, step, n_tune=300):
 
 
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SGLD)])
-def test_coupled_chains_all_have_the_right_law(normal, data, kind):
+def test_coupled_chains_have_the_right_distribution(normal, data, kind):
     """The schemes leave a normal law as it is at every step, so that only wrong noise shows."""
     with normal:
         step = tuned(normal, kind(batch_size=50, minibatch=["data"]))
@@ -116,7 +116,7 @@ def test_coupled_chains_all_have_the_right_law(normal, data, kind):
         assert np.corrcoef(drawn[:, :, j]).min() > 0.95
 
 
-def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
+def test_noise_of_the_wrong_variance_is_detected(normal, monkeypatch):
     """The mutant gives the coarser chain noise of the wrong variance."""
     with normal:
         step = tuned(normal, pg.SGGMC(batch_size=50, minibatch=["data"]))
@@ -131,7 +131,7 @@ def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
     assert np.all(drawn[0].std(axis=0) * np.sqrt(2000) > 1.08)
 
 
-def test_bias_of_a_step_that_was_given_is_that_of_its_closed_form():
+def test_bias_of_a_fixed_step_size_in_closed_form():
     """Euler's scheme for a normal law of variance 1 leaves 1/(1 − h²/4)."""
     with pm.Model() as model:
         pm.Normal("x", shape=4)
@@ -150,7 +150,7 @@ def test_bias_of_a_step_that_was_given_is_that_of_its_closed_form():
 
 
 @pytest.mark.parametrize("order", ["random", "shuffled"])
-def test_heat_of_minibatches_falls_with_the_step(normal, order):
+def test_minibatch_bias_decreases_with_the_step_size(normal, order):
     """Independent noise of variance V makes the variance 1 + hV/2γ; over epochs it adds up to 0."""
     sd, step, variance = 1.0 / np.sqrt(2000), 0.05, 20.0
     result = step_halving(
@@ -206,7 +206,7 @@ def test_thermostats_belong_to_their_chains(normal):
     assert long - short == pytest.approx(0.25, abs=0.1)  # of h V / 2 with V = 20
 
 
-def test_the_step_itself_stays_as_it_is(normal):
+def test_step_argument_is_not_modified(normal):
     with normal:
         step = pg.SGLD(step_size=0.01, n_steps=4)
     step_halving(normal, step, draws=20, tune=5, random_seed=1)
@@ -226,7 +226,7 @@ def test_directions_are_coupled():
     assert result.step_sizes[1] == pytest.approx(0.5 * result.step_sizes[0])
 
 
-def test_values_are_named_as_they_are_sampled():
+def test_coordinate_names():
     with pm.Model() as model:
         pm.HalfNormal("scale")
         pm.Normal("x", shape=(1, 2))
@@ -244,7 +244,7 @@ def test_values_are_named_as_they_are_sampled():
         (lambda: pg.SGGMC(step_size=pg.PolynomialDecay(0.1, 1.0, 0.3)), "changes from draw to"),
     ],
 )
-def test_steps_that_cannot_be_halved_are_refused(make, message):
+def test_unsupported_steps_raise(make, message):
     with pm.Model() as model:
         pm.Normal("mean")
         pm.Normal("other")
@@ -252,7 +252,7 @@ def test_steps_that_cannot_be_halved_are_refused(make, message):
         step_halving(model, make, draws=10, tune=5)
 
 
-def test_rows_in_a_stream_are_refused_before_they_are_tuned_on():
+def test_streamed_rows_raise_before_tuning():
     blocks = [(np.zeros(20),), (np.ones(20),)]
     with pm.Model() as model:
         rows = pm.Data("rows", np.zeros(1))
@@ -267,7 +267,7 @@ def test_rows_in_a_stream_are_refused_before_they_are_tuned_on():
             step_halving(model, step, draws=10, tune=10**9)
 
 
-def test_arguments_in_another_order_are_named(normal):
+def test_swapped_arguments_raise(normal):
     with normal:
         step = pg.SGLD()
     with pytest.raises(ValueError, match=r"model is a SGLD .* step_halving\(model, step\)"):
@@ -276,6 +276,6 @@ def test_arguments_in_another_order_are_named(normal):
         step_halving(normal, {})
 
 
-def test_wrong_order_is_refused(normal):
+def test_invalid_order_raises(normal):
     with pytest.raises(ValueError, match="order=3"):
         step_halving(normal, pg.SGGMC, order=3)

@@ -88,7 +88,7 @@ def panel(collection, name, **selection):
 
 
 @pytest.mark.parametrize(("name", "backend"), cross(PLOTS, BACKENDS), indirect=["backend"])
-def test_an_idata_alone_is_drawn(idata, backend, name):
+def test_plots_need_no_arguments_but_idata(idata, backend, name):
     plot, options, n_panels = PLOTS[name]
     assert_drawn(plot(idata, backend=backend, **options), backend, n_panels)
 
@@ -129,7 +129,7 @@ def test_rose_shows_mean_and_arc(idata):
 
 
 @pytest.mark.parametrize("labels", [["east", "north"], ["E", "N"], ["Easting", "Northing"]])
-def test_a_compass_refuses_labels_in_the_other_order(labels):
+def test_compass_with_labels_in_the_wrong_order_raises(labels):
     wind = unit(np.random.default_rng(1).normal(size=(2, 20, 5, 2)))
     idata = az.from_dict(
         {
@@ -167,7 +167,7 @@ def test_density_integrates_to_one_and_the_filled_part_to_its_share(idata):
     assert np.radians(area(outside)) == pytest.approx(0.8, abs=0.05)
 
 
-def test_maps_keep_areas():
+def test_maps_preserve_areas():
     rng = np.random.default_rng(3)
     points = unit(rng.normal(size=(200, 3)))
     center = unit(np.array([0.3, -0.8, 0.2]))
@@ -188,7 +188,7 @@ def test_maps_keep_areas():
         np.testing.assert_allclose(determinant[keep], 1.0, rtol=1e-4)
 
 
-def test_equal_area_there_and_back():
+def test_equal_area_round_trip():
     rng = np.random.default_rng(3)
     points = unit(rng.normal(size=(50, 3)))
     for center in (np.array([0.0, 0.0, -1.0]), unit(np.array([1.0, 2.0, 3.0]))):
@@ -202,7 +202,7 @@ def test_equal_area_there_and_back():
     assert equal_area(from_lonlat(0.0, 10.0), [1.0, 0.0, 0.0])[1] > 0
 
 
-def test_mollweide_of_known_places():
+def test_mollweide_of_known_points():
     np.testing.assert_allclose(mollweide(from_lonlat(180.0, 0.0)), [-2 * np.sqrt(2), 0.0])
     np.testing.assert_allclose(mollweide([0.0, 0.0, -1.0]), [0.0, -np.sqrt(2)], atol=1e-3)
     np.testing.assert_allclose(mollweide(from_lonlat(50.0, 0.0), np.radians(50.0)), 0.0, atol=1e-12)
@@ -211,7 +211,7 @@ def test_mollweide_of_known_places():
 
 
 @pytest.mark.parametrize(("spread", "axial"), cross([0.3, 0.01, 1.2], [True, False]))
-def test_outline_of_a_region_holds_its_share(spread, axial):
+def test_outline_of_a_region_contains_its_probability(spread, axial):
     """The area within the outline is that of the region, which holds its share of the draws."""
     rng = np.random.default_rng(4)
     mean = np.array([0.0, 0.6, 0.8])
@@ -278,7 +278,7 @@ def test_lower_hemisphere_is_seen_from_above(components, vectors):
         ({"projection": "mollweide"}, "Omit `projection`, `center` and `extent`"),
     ],
 )
-def test_lower_hemisphere_that_is_none(idata, options, message):
+def test_invalid_lower_hemisphere_raises(idata, options, message):
     options = {"lower_hemisphere": "north_east_down"} | options
     with pytest.raises(ValueError, match=message):
         plot_sphere(idata, "mu", **options)
@@ -293,7 +293,7 @@ def test_globe_shows_the_near_side_darker():
     assert far.get_alpha() < near.get_alpha()
 
 
-def test_ternary_puts_shares_where_they_belong(idata):
+def test_ternary_positions(idata):
     ax = panel(plot_ternary(idata, ci_probs=0.8, backend="matplotlib"), "share")
     shares = idata["posterior"]["share"].values.reshape(-1, 3)
     np.testing.assert_allclose(ax.collections[0].get_offsets(), shares @ CORNERS)
@@ -334,7 +334,7 @@ def test_predictive_check_counts_the_data_in_each_region(idata):
         plot_ppc_dist(without)
 
 
-def test_what_cannot_be_drawn_is_refused(idata):
+def test_invalid_plot_arguments_raise(idata):
     with pytest.raises(ValueError, match="`projection` must be one of"):
         plot_sphere(idata, projection="mercator")
     with pytest.raises(ValueError, match=r"`center` must be a vector of 3 .*`from_lonlat`"):
@@ -348,7 +348,7 @@ def test_what_cannot_be_drawn_is_refused(idata):
 
 
 @pytest.mark.parametrize("bins", [0, 2.5])
-def test_sectors_in_no_possible_number(idata, bins):
+def test_invalid_number_of_sectors_raises(idata, bins):
     with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
         plot_rose(idata, "heading", bins=bins)
 

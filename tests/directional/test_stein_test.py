@@ -36,7 +36,7 @@ def p_values(distribution, n, method, n_resamples, repetitions=100):
 
 
 @pytest.mark.parametrize("law", by_default(["uniform", "frames"], of=LAWS))
-def test_levels_under_the_null_are_those_asked_for(law):
+def test_levels_under_the_null_are_nominal(law):
     """One fixed seed; the law of the count at each level is binomial."""
     found = p_values(LAWS[law](), 40, "bootstrap", 99)
     for level in (0.05, 0.2, 0.5):
@@ -62,12 +62,12 @@ def test_levels_with_few_points_by_simulation():
         (lambda: pg.MatrixVonMisesFisher.dist(-FRAME), LAWS["frames"]),
     ]),
 )  # fmt: skip
-def test_other_laws_are_rejected(method, data, model):
+def test_other_distributions_are_rejected(method, data, model):
     x = draws(data(), 150)
     assert stein_test(x, model(), method=method, n_resamples=99, random_seed=1).pvalue == 0.01
 
 
-def test_the_statistic_of_the_uniform_law_in_closed_form():
+def test_statistic_of_the_uniform_distribution_in_closed_form():
     """With no gradient k_p is made of the kernel's own derivatives: here by differences."""
     x, n = draws(pg.UniformSphere.dist(shape=3), 6), 6
     length, beta = 0.7, -0.4
@@ -107,7 +107,7 @@ def test_the_same_seed_gives_the_same_p_value():
     assert stein_test(x, distribution, random_seed=3) == stein_test(x, distribution, random_seed=3)
 
 
-def test_what_it_refuses():
+def test_invalid_arguments_raise():
     law = pg.VonMisesFisher.dist(MU, 8.0)
     x = draws(law, 10)
     for points, message in (

@@ -69,7 +69,7 @@ def test_weights_of_the_limit_distribution_in_closed_form():
         assert law.freedom[:3].tolist() == [d, d * (d + 1) / 2 - 1, d * (d - 1) * (d + 4) / 6]
 
 
-def test_tail_against_gamma_laws():
+def test_tail_against_gamma_distributions():
     """One weight makes a gamma law, far out in both tails; the constant shifts it."""
     for freedom in (2.0, 9.0, 4000.0):
         law = _LimitDistribution(np.array([0.3]), np.array([freedom]), 0.1)
@@ -125,7 +125,7 @@ def test_levels(test, samples):
     assert np.any(np.abs(wrong - LEVELS) > allowed)
 
 
-def test_without_jupps_corrections_levels_are_off():
+def test_levels_without_jupps_corrections_are_wrong():
     """Mutants: the plain statistics of ten points in five dimensions."""
     x = uniform((40_000, 10), 5, seed=7)
     rayleigh = 5 / 10 * np.sum(x.sum(axis=1) ** 2, axis=1)
@@ -166,7 +166,7 @@ def test_power():
 
 
 @pytest.mark.parametrize("n", [10, 4000])
-def test_the_longer_the_axis_the_surer(n):
+def test_p_value_decreases_with_the_length_of_the_axis(n):
     """A mutant, Jupp's correction where it does not hold, takes Bingham's statistic below zero."""
     x = uniform(n, 3)
     found = []
@@ -178,7 +178,7 @@ def test_the_longer_the_axis_the_surer(n):
     assert found[-1].pvalue < 1e-4
 
 
-def test_bad_arguments_are_named():
+def test_invalid_arguments_raise():
     x = uniform(5, 3)
     with pytest.raises(ValueError, match="test='ajne' is unknown"):
         uniformity_test(x, "ajne")

@@ -47,7 +47,7 @@ def test_fit_solves_the_likelihood_equation():
 
 
 @pytest.mark.parametrize("d", [3, 4, 8])
-def test_law_of_the_colatitude(d):
+def test_distribution_of_the_colatitude(d):
     x = draw_von_mises_fisher(np.random.default_rng(7), np.eye(d)[0], 6.0, (20_000,))
     deficit = 1.0 - x[:, 0]
     assert stats.kstest(_colatitude_cdf(deficit, 6.0, d), stats.uniform.cdf).pvalue > 1e-4
@@ -55,7 +55,7 @@ def test_law_of_the_colatitude(d):
 
 
 @pytest.mark.parametrize("d", [3, 5])
-def test_statistics_know_neither_the_frame_nor_other_samples(d):
+def test_statistics_are_rotation_invariant_and_independent_of_other_samples(d):
     """A turn of the data changes no statistic, nor do samples beside it."""
     rng = np.random.default_rng(7)
     x = draw_von_mises_fisher(rng, np.eye(d)[0], 8.0, (3, 25))
@@ -90,7 +90,7 @@ def test_levels(d):
 
 
 @pytest.mark.parametrize("d", [3, 5])
-def test_power_against_an_oval_law(d):
+def test_power_against_an_elliptical_distribution(d):
     """Normal vectors around a pole, three times as wide one way."""
     rng = np.random.default_rng(7)
     y = rng.normal(size=(150, d)) * 0.1
@@ -102,7 +102,7 @@ def test_power_against_an_oval_law(d):
     assert min(result.colatitude.pvalue, result.two_variable.pvalue) <= 0.02
 
 
-def test_bad_arguments_are_named():
+def test_invalid_arguments_raise():
     x = draw_von_mises_fisher(np.random.default_rng(7), POLE, 5.0, (10,))
     with pytest.raises(ValueError, match="at least 5 points"):
         vmf_residual_test(x[:4])

@@ -32,7 +32,7 @@ def draws_of(client, **arguments):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 @pytest.mark.slow
-def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
+def test_thread_workers_have_the_draws_of_one_process(monkeypatch):
     few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)
     monkeypatch.setattr(gradient_noise, "SETTINGS", few_pairs)
     with (
@@ -47,7 +47,7 @@ def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
-def test_a_worker_that_is_killed_changes_no_draw(tmp_path):
+def test_killed_worker_does_not_change_draws(tmp_path):
     """Its process ends in the middle of a visit; another one takes its shard over."""
     model, shards, *_ = sorted_regression()
     flag = tmp_path / "killed"

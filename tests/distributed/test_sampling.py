@@ -54,7 +54,7 @@ def errors(idata, mean, covariance):
 
 
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.SGLD)])
-def test_posterior_of_unlike_shards_is_that_of_all_rows(kind):
+def test_posterior_of_heterogeneous_shards_is_that_of_all_rows(kind):
     model, shards, mean, covariance = sorted_regression()
     step = functools.partial(kind, batch_size=20, minibatch=["x", "y"])
     idata = pg.distributed.sample(
@@ -66,7 +66,7 @@ def test_posterior_of_unlike_shards_is_that_of_all_rows(kind):
     assert idata["shards"]["shift"].max() < 1e-6
 
 
-def test_without_conducive_gradients_unlike_shards_are_found_out(caplog):
+def test_heterogeneous_shards_without_conducive_gradients_warn(caplog):
     """The draws are off, and a warning says so."""
     *_, mean, covariance = sorted_regression()
     step = step_of(pg.SGLD, step_size=1e-4)
@@ -87,7 +87,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
 
 
 @pytest.mark.parametrize("method", [slow("expand"), slow("configure"), "visit"])
-def test_lost_workers_change_no_draw(undisturbed, method, caplog):
+def test_lost_workers_do_not_change_draws(undisturbed, method, caplog):
     """Their shards are loaded again elsewhere, and chains go on from their last states."""
     client = InlineClient(
         2, lose={("inline://0", method): 2 if method == "visit" else 1}, kept=KEPT
@@ -99,7 +99,7 @@ def test_lost_workers_change_no_draw(undisturbed, method, caplog):
     np.testing.assert_array_equal(idata.posterior["beta"], undisturbed.posterior["beta"])
 
 
-def test_a_call_that_loses_every_worker_ends():
+def test_repeatedly_lost_workers_raise():
     class Cursed(InlineClient):
         def take(self, address, method):
             if method == "visit":
@@ -123,12 +123,12 @@ def test_result_is_like_that_of_pymc(undisturbed):
     assert 0 < undisturbed["shards"].attrs["bytes_per_draw"] < 20_000
 
 
-def test_warmup_is_kept_if_wanted():
+def test_warmup_draws_can_be_kept():
     idata = drawn(InlineClient(kept=KEPT), discard_tuned_samples=False)
     assert idata.warmup_posterior["beta"].shape == (2, 60, 2)
 
 
-def test_what_depends_on_rows_is_left_out():
+def test_variables_that_depend_on_rows_are_omitted():
     with pm.Model(coords={"row": range(2)}) as model:
         rows = pm.Data("rows", np.zeros(2), dims="row")
         mu = pm.Normal("mu")
@@ -162,7 +162,7 @@ def sorted_counts():
     return model, shards_of(z=labels, t=times, y=numbers), exact
 
 
-def test_counts_of_unlike_shards_are_those_of_all_rows():
+def test_counts_of_heterogeneous_shards_have_the_posterior_of_all_rows():
     """Labels and Poisson numbers are the surrogates themselves: nothing is left but the draws."""
     model, shards, exact = sorted_counts()
     step = step_of(pg.SCIR, minibatch=["z", "t", "y"], n_steps=1, control_variates=True)
@@ -177,7 +177,7 @@ def test_counts_of_unlike_shards_are_those_of_all_rows():
     assert idata["shards"]["shift"].max() < 1e-6
 
 
-def test_proportions_go_from_shard_to_shard_without_surrogates():
+def test_proportions_without_surrogates():
     counts = np.random.default_rng(1).multinomial(1, [0.5, 0.3, 0.2], size=(2, 200))
     with pm.Model() as model:
         rows = pm.Data("rows", counts[0, :20])
@@ -195,7 +195,7 @@ def test_proportions_go_from_shard_to_shard_without_surrogates():
     np.testing.assert_allclose(idata.posterior["p"].mean(("chain", "draw")), exact, atol=0.02)
 
 
-def test_dask_that_is_missing_is_named(monkeypatch):
+def test_missing_dask_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ImportError, match=r"pip install 'pymc_geodesic\[distributed\]'"):
         drawn(None)
@@ -219,7 +219,7 @@ def test_dask_that_is_missing_is_named(monkeypatch):
         ({"visit": -1}, "visit"),
     ],
 )
-def test_bad_arguments_are_refused(change, message):
+def test_invalid_arguments_raise(change, message):
     model, shards, *_ = sorted_regression()
     arguments = {"step": step_of(), "shards": shards} | change
     step = arguments.pop("step")
@@ -227,7 +227,7 @@ def test_bad_arguments_are_refused(change, message):
         pg.distributed.sample(model, step, InlineClient(), **arguments, **QUIET)
 
 
-def test_variables_that_are_left_to_other_steps_are_refused():
+def test_variables_left_to_other_steps_raise():
     model, shards, *_ = sorted_regression()
     with model:
         pm.Normal("other")
@@ -235,7 +235,7 @@ def test_variables_that_are_left_to_other_steps_are_refused():
         pg.distributed.sample(model, step_of(vars=["beta"]), InlineClient(), shards=shards, **QUIET)
 
 
-def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
+def test_step_method_equals_its_class_with_arguments(undisturbed):
     """Made in the model, as `pymc.sample` takes it, with the rows that this has."""
     model = sorted_regression()[0]
     with model:
@@ -246,7 +246,7 @@ def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
     assert spec.row_names == ["x", "y"]
 
 
-def test_a_number_of_rows_that_the_model_states_is_refused():
+def test_total_size_in_the_model_raises():
     """It would count in every shard, whatever rows this has."""
     _, shards, *_ = sorted_regression()
     with pm.Model() as model:
@@ -257,7 +257,7 @@ def test_a_number_of_rows_that_the_model_states_is_refused():
         pg.distributed.sample(model, step_of(), InlineClient(), shards=shards, **QUIET)
 
 
-def test_a_shard_with_rows_that_are_not_named():
+def test_rows_that_are_not_named_raise():
     """They would not be taken in minibatches."""
     with pm.Model() as model:
         x, y = (pm.Data(name, np.zeros(3)) for name in "xy")
@@ -268,7 +268,7 @@ def test_a_shard_with_rows_that_are_not_named():
 
 
 @pytest.mark.parametrize("rows", [np.full(30, 0.5), np.full(30, 2**40), np.full(30, np.nan)])
-def test_numbers_that_a_container_cannot_hold_are_refused(rows):
+def test_values_that_a_container_cannot_represent_raise(rows):
     """Rows without a fraction are taken."""
     with pm.Model() as model:
         counts = pm.Data("counts", np.zeros(3, dtype="int32"))

@@ -104,7 +104,7 @@ def test_shards_add_up_to_the_posterior(loaded, conducive):
     assert agrees(loaded)
 
 
-def test_conducive_gradients_show_the_posterior_in_every_shard(regression):
+def test_conducive_gradients_of_normal_likelihoods_are_exact(regression):
     """Where likelihoods are normal, what is seen in any shard is the gradient of the posterior."""
     x = regression.positions[0]
     regression.configure(no_terms(regression))
@@ -127,7 +127,7 @@ def test_conducive_gradients_are_second_order_on_curved_spaces(loaded):
     assert spreads[1] < spreads[0] / 3.5 or spreads[0] < 1e-8
 
 
-def test_scale_of_visits_left_out_is_found(regression):
+def test_omitted_visit_probability_is_detected(regression):
     """A mutant that counts each row once, however seldom its shard is visited."""
     mutant = copy.copy(regression)
     job = cloudpickle.dumps(Job(mutant.model, mutant.spec, expands=True))
@@ -136,7 +136,7 @@ def test_scale_of_visits_left_out_is_found(regression):
     assert not agrees(mutant)
 
 
-def test_surrogates_of_the_wrong_shards_are_found(regression):
+def test_surrogates_of_the_wrong_shards_are_detected(regression):
     """A mutant that gives each shard the term of its neighbour."""
     terms = conducive_terms(regression.surrogates(), PROBABILITIES)
     regression.configure([*terms[1:], terms[0]])
@@ -144,7 +144,7 @@ def test_surrogates_of_the_wrong_shards_are_found(regression):
 
 
 @pytest.mark.slow
-def test_state_holds_no_row_and_does_not_grow_with_them(regression):
+def test_state_contains_no_rows(regression):
     """What travels is as long whatever the number of rows."""
     lengths = []
     _, shards, *_ = sorted_regression()
@@ -161,7 +161,7 @@ def test_state_holds_no_row_and_does_not_grow_with_them(regression):
     assert abs(lengths[1] - lengths[0]) < 0.02 * lengths[0]
 
 
-def test_visits_do_not_depend_on_who_was_there_before(regression):
+def test_visits_do_not_depend_on_earlier_visits(regression):
     """The same state and seed give the same draws, bit for bit, after other visits too."""
     shard = regression.shards[0]
     shard.configure(None, None, 40, 10)

@@ -88,7 +88,7 @@ def test_files_of_sparse_matrices_give_the_draws_of_matrices(tmp_path):
         ({"z": np.ones(30)}, r"names 'z', but the data containers are \['y', 'X'\]"),
     ],
 )
-def test_shards_that_do_not_fit_a_sparse_container_are_refused(change, message):
+def test_inconsistent_shards_of_a_sparse_container_raise(change, message):
     with pytest.raises(ValueError, match=message):
         pg.distributed.sample(
             sparse_model(), STEP, InlineClient(), shards=[rows_of(30, seed=1) | change], **QUIET
@@ -106,7 +106,7 @@ def test_dimensions_follow_the_rows_of_a_shard(coords):
     assert model["X_rows"].get_value().shape == (30, 2)
 
 
-def test_a_stated_number_of_rows_of_a_sparse_matrix_is_found():
+def test_total_size_of_a_sparse_matrix_raises():
     """Also where no dense container is among the rows."""
     with pm.Model() as model:
         X = pg.SparseData("X", sparse.csr_array(np.eye(3, D)))

@@ -72,7 +72,9 @@ def undisturbed():
         slow(pg.SGRLD, {"draws": 4000, "step_size": 1e-4, "n_steps": 4}),
     ],
 )
-def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, arguments, caplog):
+def test_topics_of_heterogeneous_shards_have_the_posterior_of_all_documents(
+    kind, arguments, caplog
+):
     """Where the topic of every word is known it is a Dirichlet law.
 
     Counts of labels of unlike shards have theirs in `test_sampling.py`, by default.
@@ -94,7 +96,7 @@ def test_mutant_that_counts_each_document_once(monkeypatch):
     assert not is_exact(sampled(draws=800, tune=100), unlike_parts())
 
 
-def test_unlike_documents_are_warned_of(caplog):
+def test_heterogeneous_documents_warn(caplog):
     told = sampled(visit=25)["shards"].attrs["variance_inflation"]
     assert told > 1
     assert "The documents of different shards imply topics that are" in caplog.text
@@ -102,7 +104,7 @@ def test_unlike_documents_are_warned_of(caplog):
 
 
 @pytest.mark.slow
-def test_widening_by_long_visits_is_foretold_and_warned_of(caplog):
+def test_variance_inflation_by_long_visits_is_predicted(caplog):
     """Shuffled blocks of rows widen the law of SCIR alike, and so it is known by how much."""
     idata = sampled(draws=4000, tune=100, visit=25)
     told = idata["shards"].attrs["variance_inflation"]
@@ -117,7 +119,7 @@ def test_widening_by_long_visits_is_foretold_and_warned_of(caplog):
 
 
 @pytest.mark.slow
-def test_shards_that_are_copies_are_not_unlike(caplog):
+def test_identical_shards_do_not_warn(caplog):
     parts = [unlike_parts()[1]] * 3
     idata = sampled(parts=parts, visit=10)
     assert idata["shards"]["shift"].max() < 0.5
@@ -138,7 +140,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
 @pytest.mark.parametrize(
     ("method", "number"), [slow("configure", 1), ("visit", 7), slow("topic_drift", 1)]
 )
-def test_lost_workers_change_no_draw(undisturbed, method, number):
+def test_lost_workers_do_not_change_draws(undisturbed, method, number):
     client = InlineClient(2, lose={("inline://0", method): number})
     idata = sampled(client)
     assert client.workers == ["inline://1"]
@@ -160,7 +162,7 @@ def test_result(undisturbed):
 
 
 @pytest.mark.slow
-def test_a_step_method_draws():
+def test_step_method_of_the_model():
     """Made in the model, whose documents are enough for a minibatch.
 
     `test_sampling.py` has it for rows, by default.
@@ -224,7 +226,7 @@ def loaded_shard(documents, **options):
 
 
 @pytest.mark.slow
-def test_state_is_as_long_whatever_the_number_of_documents():
+def test_state_size_does_not_depend_on_the_number_of_documents():
     lengths = []
     for n in (10, 400):
         shard, start = loaded_shard(two_topics(n))
@@ -244,11 +246,11 @@ def same_after_other_visits():
     return all(np.array_equal(first[1].values[name], again[1].values[name]) for name in first[1][0])
 
 
-def test_documents_begin_anew_in_every_visit():
+def test_documents_restart_in_every_visit():
     assert same_after_other_visits()
 
 
-def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
+def test_mutant_that_keeps_proportions_between_visits(monkeypatch):
     """Draws would depend on which worker has a shard, and on lost ones."""
 
     def go_on(step, point):
@@ -288,7 +290,7 @@ def test_mutant_whose_minibatch_order_restarts_leaves_documents_out(monkeypatch)
 
 
 @pytest.mark.slow
-def test_what_depends_on_proportions_is_left_out():
+def test_variables_that_depend_on_proportions_are_omitted():
     with lda(np.ones((2, 4)), 2, alpha=0.5, beta=0.5) as model:
         pm.Deterministic("mean_theta", model["theta"].mean(axis=0))
         pm.Deterministic("first", model["topics"][0, 0])
@@ -302,7 +304,7 @@ def test_what_depends_on_proportions_is_left_out():
 
 
 @pytest.mark.parametrize("kept_as", ["name", "names", "variable", "value"])
-def test_local_variables_travel_by_name(kept_as):
+def test_local_variables_are_serialized_by_name(kept_as):
     model = lda(np.ones((2, 4)), 2)
     theta = model["theta"]
     local = {
@@ -325,7 +327,7 @@ def test_local_variables_travel_by_name(kept_as):
         (pg.SGGMC, {}, False, r"local=\['theta'\] has one value per row, .* SCIR or SGRLD"),
     ],
 )
-def test_what_is_not_available_is_refused(kind, options, conducive, message):
+def test_unavailable_options_raise(kind, options, conducive, message):
     counts = sparse.csr_array(np.ones((4, 3)))
     arguments = {"local": ["theta"], "minibatch": ["counts"], "batch_size": 2} | options
     with pytest.raises(ValueError, match=message):

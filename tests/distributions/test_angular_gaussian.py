@@ -49,7 +49,7 @@ def test_draws_have_the_moments_of_the_density(name, mode):
         assert np.max(np.abs(found.mean(axis=0) - mass @ statistic(x)) / error) < 5
 
 
-def test_the_angle_of_a_circular_angular_central_gaussian():
+def test_angle_of_a_circular_angular_central_gaussian():
     """2θ is wrapped Cauchy (Mardia and Jupp, section 3.5.7)."""
     case = AngularCentralGaussian.dist(np.diag([4.0, 1.0]), size=20_000)
     x = pm.draw(case, random_seed=7, mode="FAST_COMPILE")
@@ -57,7 +57,7 @@ def test_the_angle_of_a_circular_angular_central_gaussian():
     assert stats.kstest(2.0 * x[:, 1] / x[:, 0], stats.cauchy.cdf).pvalue > 1e-4
 
 
-def test_angular_central_gaussian_by_its_formula():
+def test_angular_central_gaussian_against_its_formula():
     x = np.array([0.6, 0.0, 0.8])
     expected = -np.log(4 * np.pi) - 0.5 * np.log(np.linalg.det(COV))
     expected -= 1.5 * np.log(x @ np.linalg.solve(COV, x))
@@ -100,7 +100,7 @@ def test_a_model_starts_on_the_sphere():
 
 
 @pytest.mark.parametrize("cov", [np.diag([1.0, 0.0]), np.diag([1.0, -1.0]), [[1.0, 0.5], [0, 1.0]]])
-def test_covariances_that_are_none_are_refused(cov):
+def test_invalid_covariances_raise(cov):
     x = AngularCentralGaussian.dist(cov)
     with pytest.raises(ParameterValueError, match="cov is symmetric and positive definite"):
         evaluate(pm.logp(x, [1.0, 0.0]))
@@ -108,7 +108,7 @@ def test_covariances_that_are_none_are_refused(cov):
         pm.draw(x, mode="FAST_COMPILE")
 
 
-def test_a_vector_is_no_covariance():
+def test_vector_as_covariance_raises():
     with pytest.raises(ValueError, match="cov of AngularCentralGaussian must be a square"):
         AngularCentralGaussian.dist(np.ones(3))
 
@@ -130,7 +130,7 @@ def covariance(mu, gamma):
 
 
 @pytest.mark.parametrize(("length", "excess"), cross([1.0, 0.01, 20.0], [1.0, 0.0, 10.0]))
-def test_it_is_the_projected_normal_distribution_of_the_covariance(length, excess):
+def test_esag_is_a_projected_normal_distribution(length, excess):
     x, mu, gamma = unit_vectors(50, 3), length * MU, excess * GAMMA
     found = log_density(ESAG.dist(mu, gamma), x)
     expected = log_density(ProjectedNormal.dist(mu, covariance(mu, gamma)), x)
@@ -146,7 +146,7 @@ def test_total_mass(mu):
     assert density @ weight == pytest.approx(1.0, abs=1e-9)
 
 
-def test_extreme_parameters_keep_their_digits():
+def test_accuracy_at_extreme_parameters():
     """Near the mean it is normal in the tangent plane, with variance V / ‖μ‖² there."""
     mu, gamma = np.array([0.0, 0.0, 1e6]), np.array([1e4, 0.0])
     sizes = np.array([0.3e-8, -0.5e-4])  # along ξ₁ = −e₁ and ξ₂ = −e₂
@@ -235,7 +235,7 @@ def test_support_point_is_the_direction_of_the_mean():
         assert_support_point_is_expected(model, [[[1, 0, 0], [0, 0.6, 0.8]]] * 2)
 
 
-def test_bad_parameters_are_named():
+def test_invalid_parameters_raise():
     x = np.array([0.6, 0.8, 0.0])
     with pytest.raises(ParameterValueError, match="mu and gamma of ESAG are finite"):
         log_density(ESAG.dist([np.inf, 0.0, 0.0], GAMMA), x)

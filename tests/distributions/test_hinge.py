@@ -146,7 +146,7 @@ def test_multiclass_gradient_at_ties_is_a_subgradient(mode):
             assert g[label] == (-2.0 if here > 0 else 0.0)
 
 
-def test_the_gradient_of_a_maximum_is_no_subgradient_at_ties():
+def test_gradient_of_a_maximum_is_not_a_subgradient_at_ties():
     """What the choice of one rival is for: the test above finds the obvious formula out."""
     s = pt.dvector("s")
     loss = pt.maximum(0.0, 1.0 + pt.max(s[1:]) - s[0])
@@ -185,7 +185,7 @@ def compiled_draws(request):
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.4, 3.0, 1e4])
-def test_draws_have_the_normalised_probabilities(compiled_draws, cost):
+def test_draws_have_the_normalized_probabilities(compiled_draws, cost):
     score, scores, n = np.array([-3.0, -0.5, 0.0, 0.3]), np.array([0.5, 0.9, -0.3, 0.9]), 40_000
     signs, labels = compiled_draws(score, scores, cost, n)
     assert set(np.unique(signs)) <= {-1, 1}
@@ -257,7 +257,7 @@ def test_minibatch_and_pickle(data):
     assert logp({"w": np.zeros(2)}) == pytest.approx(-60.0)
 
 
-def test_minibatch_of_integers_is_refused_with_a_remedy(data):
+def test_minibatch_of_integers_raises(data):
     X, y = data
     with pm.Model():
         batch, labels = pm.Minibatch(X, y, batch_size=6)
@@ -304,7 +304,7 @@ def test_multiclass_model_with_dims():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_support_points_are_the_labels_that_are_most_likely():
+def test_support_points_are_the_most_probable_labels():
     for distribution, score, size, expected in [
         (Hinge, [-1.0, 2.0], None, [-1, 1]),
         (Hinge, 0.5, (2,), [1, 1]),
@@ -386,7 +386,7 @@ def test_observed_classes_are_checked(labels, message):
         ((6, 1), (6,), r"a column of scores becomes a vector by scores\[:, 0\]"),
     ],
 )
-def test_labels_and_scores_of_different_shapes_are_named(container, scores, labels, remedy):
+def test_labels_and_scores_of_different_shapes_raise(container, scores, labels, remedy):
     with pm.Model():
         X = pm.Data("X", np.ones((6, 2)))
         score = X @ pm.Normal("w", shape=(2, *scores[1:]))
@@ -419,13 +419,13 @@ def test_data_containers_are_checked_too(data):
         make_model(X, (y + 1) // 2)
 
 
-def test_one_score_is_not_enough():
+def test_single_score_raises():
     with pytest.raises(ValueError, match=r"at least two classes .* use Hinge"):
         MulticlassHinge.dist(np.zeros((5, 1)))
 
 
 @pytest.mark.parametrize("argument", ["cost", "margin"])
-def test_a_loss_that_is_sampled_warns(argument):
+def test_random_cost_or_margin_warns(argument):
     """Without its normaliser the pseudo-likelihood is largest where there is no loss."""
     with pm.Model():
         free = pm.HalfNormal("free")

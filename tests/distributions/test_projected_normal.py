@@ -75,7 +75,7 @@ def test_integral_against_parabolic_cylinder_functions(n):
     np.testing.assert_allclose(found[:, 1], expected[:, 1], rtol=3e-11, atol=1e-13)
 
 
-def test_the_recurrence_alone_would_lose_its_digits():
+def test_recurrence_alone_is_inaccurate():
     """M_n = α M_{n−1} + (n − 1) M_{n−2} in double precision, nine standard deviations behind."""
     below, here = np.sqrt(np.pi / 2) * special.erfcx(9 / np.sqrt(2)), 1.0
     here -= 9.0 * below
@@ -129,7 +129,7 @@ def test_total_mass_with_covariance():
     assert density.mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-12)
 
 
-def test_scale_does_not_matter():
+def test_scale_invariance():
     x, mu = unit_vectors(5, 3), np.array([0.5, 1.0, -0.3])
     plain = log_density(ProjectedNormal.dist(mu, COV[3]), x)
     scaled = log_density(ProjectedNormal.dist(3.0 * mu, 9.0 * COV[3]), x)
@@ -249,7 +249,7 @@ def test_support_point_is_the_direction_of_the_mean(cov):
         assert_support_point_is_expected(model, [[[0, 0, 1], [0, 0.6, 0.8]]] * 2)
 
 
-def test_bad_parameters_are_named():
+def test_invalid_parameters_raise():
     x = np.array([0.6, 0.8])
     with pytest.raises(ParameterValueError, match="mu of ProjectedNormal is finite"):
         log_density(ProjectedNormal.dist([np.inf, 0.0]), x)

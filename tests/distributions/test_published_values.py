@@ -38,21 +38,21 @@ def test_von_mises_by_wolfram_alpha():
 
 
 @pytest.mark.parametrize("kappa", [1e-8, 2.0, 1e3])
-def test_von_mises_beside_scipy(kappa):
+def test_von_mises_against_scipy(kappa):
     angles = np.linspace(-3.0, 3.0, 13)
     found = log_density(PeriodicVonMises.dist(0.7, kappa), angles)
     np.testing.assert_allclose(found, stats.vonmises(kappa, 0.7).logpdf(angles), rtol=1e-12)
 
 
 @pytest.mark.parametrize("rho", [1e-8, 0.3, 0.999])
-def test_wrapped_cauchy_beside_scipy(rho):
+def test_wrapped_cauchy_against_scipy(rho):
     angles = np.linspace(-3.0, 3.0, 13)
     found = log_density(WrappedCauchy.dist(0.7, rho), angles)
     expected = stats.wrapcauchy(rho).logpdf((angles - 0.7) % (2.0 * np.pi))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_directions_of_normal_vectors_beside_scipy():
+def test_directions_of_normal_vectors_against_scipy():
     """Without a mean, the tangent of the angle is a Cauchy number, on two opposite rays."""
     x = unit_vectors(5, 2)
     found = np.exp(log_density(ProjectedNormal.dist([0.0, 0.0], np.diag([4.0, 1.0])), x))

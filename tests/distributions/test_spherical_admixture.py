@@ -147,7 +147,7 @@ def products_with_words(function):
     return sorted(pair for pair in shapes if any(V in shape for shape in pair))
 
 
-def test_gradients_meet_the_words_as_rarely_as_possible():
+def test_gradients_use_few_products_with_the_words():
     """Documents enter two products; no (documents, words) array is computed for a mean."""
     theta, beta = pt.tensor("theta", shape=(4, D, K)), pt.tensor("beta", shape=(K, V))
     documents = pt.tensor("documents", shape=(D, V))
@@ -260,7 +260,7 @@ def test_total_size_and_new_data(model):
         (draw_uniform_directions(RNG, (D, V + 1)), ValueError, f"ends with {V + 1}, but beta"),
     ],
 )
-def test_bad_documents_are_refused_when_the_model_is_built(observed, error, message):
+def test_invalid_documents_raise_when_the_model_is_built(observed, error, message):
     with pm.Model(), pytest.raises(error, match=message):
         SphericalAdmixture("news", PROPORTIONS, TOPICS, 5.0, observed=observed)
 
@@ -272,7 +272,7 @@ def test_bad_documents_are_refused_when_the_model_is_built(observed, error, mess
         (PROPORTIONS, TOPICS[0], "beta of shape .topics, words."),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(theta, beta, message):
+def test_inconsistent_shapes_raise(theta, beta, message):
     with pytest.raises(ValueError, match=message):
         SphericalAdmixture.dist(theta, beta, 5.0)
 

@@ -212,7 +212,7 @@ def test_angle_to_the_mean_has_the_exact_distribution(draw, d, kappa):
         assert abs(z_of_mean_cosine(mu, kappa, x)) < 5
 
 
-def test_proposals_that_are_never_rejected_are_found_out():
+def test_missing_rejection_step_is_detected():
     class Gullible(np.random.Generator):
         def standard_exponential(self, size=None):
             return np.full(size, np.inf)
@@ -245,7 +245,7 @@ def test_draws_in_many_dimensions(draw, kappa):
     assert abs(z_of_mean_cosine(mu, kappa, x)) < 5
 
 
-def test_one_vector_of_many_means_and_concentrations():
+def test_each_row_has_its_own_mean_and_concentration():
     """Rows do not get mixed up: each has its own mean and its own concentration."""
     n = 50_000
     for d in (2, 3, 6):
@@ -272,7 +272,7 @@ def test_shapes_of_draws():
     ("mu", "kappa", "message"),
     [([1.0, 1.0], 1.0, "unit vectors"), ([1.0, 0.0], -1.0, "at least 0")],
 )
-def test_draws_refuse_bad_parameters(mode, mu, kappa, message):
+def test_invalid_parameters_of_draws_raise(mode, mu, kappa, message):
     with pytest.raises(ValueError, match=message):
         pm.draw(VonMisesFisher.dist(mu, kappa), mode=mode, random_seed=1)
 
@@ -344,7 +344,7 @@ def test_log_density_of_model_and_its_gradient(model, directions):
     np.testing.assert_allclose(dlogp(point), slopes, rtol=1e-7, atol=1e-6)
 
 
-def test_model_survives_pickling(model):
+def test_model_can_be_pickled(model):
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     point = model.initial_point()
     assert copy.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(
@@ -352,7 +352,7 @@ def test_model_survives_pickling(model):
     )
 
 
-def test_a_process_that_only_unpickles_draws_in_compiled_code(tmp_path):
+def test_unpickled_variables_draw_in_compiled_code(tmp_path):
     """A spawned worker gets the Op by pickle and must not fall back to object mode."""
     path = tmp_path / "draw.pkl"
     path.write_bytes(cloudpickle.dumps(VonMisesFisher.dist(NORTH, 1e8)))
@@ -421,7 +421,7 @@ def test_values_off_the_sphere_have_no_density():
     )
 
 
-def test_rounding_does_not_push_values_off_the_sphere():
+def test_density_tolerates_rounding_of_unit_vectors():
     single = unit_vectors(50, 1000).astype("float32")
     assert np.all(np.isfinite(evaluate(pm.logp(VonMisesFisher.dist(np.eye(1000)[0], 1e8), single))))
 
@@ -436,7 +436,7 @@ def test_rounding_does_not_push_values_off_the_sphere():
         (np.eye(4), "ends with 4, but mu has 3"),
     ],
 )
-def test_bad_data_are_refused_when_the_model_is_built(observed, message):
+def test_invalid_data_raise_when_the_model_is_built(observed, message):
     with pm.Model(), pytest.raises(ValueError, match=message):
         VonMisesFisher("wind", NORTH, 1.0, observed=observed)
 

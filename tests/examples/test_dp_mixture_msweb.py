@@ -10,7 +10,7 @@ from tests.examples.scripts import ROOT, load
 
 
 @pytest.mark.slow
-def test_figures_are_the_last_line(monkeypatch, tmp_path, capsys):
+def test_results_are_the_last_line(monkeypatch, tmp_path, capsys):
     script = load(ROOT / "examples" / "dp_mixture_msweb.py")
     rng = np.random.default_rng(1)
     kinds = np.kron(np.eye(3), np.full((1, 4), 0.25))

@@ -40,7 +40,7 @@ def corpus():
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_loads_and_says_what_it_is(path):
+def test_loads_and_has_a_docstring(path):
     module = load(path)
     assert module.__doc__
     assert callable(getattr(module, "main", None)) == ("__main__" in path.read_text())
@@ -60,7 +60,7 @@ def test_toy_circle(monkeypatch):
     module.plot(means, results, "title")
 
 
-def test_toy_circle_knows_its_density():
+def test_density_of_the_toy_circle():
     module = example("toy_circle")
     means, _ = next(iter(module.READINGS.values()))
     probabilities = module.bin_probabilities(means)
@@ -163,7 +163,7 @@ def test_topics_of_20news_on_its_data(monkeypatch, data_home):
 
 
 @pytest.mark.slow
-def test_shares_of_topics_tell_groups_apart(monkeypatch, capsys):
+def test_topic_features(monkeypatch, capsys):
     """Texts of two groups with words of their own."""
     module = example("topic_features")
     rng, groups = np.random.default_rng(1), np.tile(["one", "other"], 20)

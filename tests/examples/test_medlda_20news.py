@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
+def test_quick_run_prints_its_results(folder, tmp_path, capsys):
     module = load(ROOT / "examples" / "medlda_20news.py")
     module.main(["--quick", "--data", str(folder), "--output", str(tmp_path)])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -68,7 +68,7 @@ def test_all_groups(folder, tmp_path, capsys):
     assert (tmp_path / "medlda_20groups.png").stat().st_size > 0
 
 
-def test_topics_by_others_are_shares(monkeypatch):
+def test_topics_by_other_packages_are_proportions(monkeypatch):
     module = load(ROOT / "examples" / "topic_baselines.py")
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     rng = np.random.default_rng(1)

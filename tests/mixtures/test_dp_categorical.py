@@ -40,7 +40,7 @@ def exact():
     return Enumeration(PRIOR)
 
 
-def test_collapsed_gibbs_has_the_exact_law_of_all_partitions(exact):
+def test_collapsed_gibbs_samples_partitions_exactly(exact):
     mixture = Mixture.from_arguments(COUNTS, BETA, PRIOR)
     found, alpha = run(CollapsedChain(mixture, np.random.default_rng(1)), 20_000, 8)
     assert np.abs(exact.z_scores(found)).max() < 5
@@ -57,7 +57,7 @@ def test_collapsed_gibbs_has_the_exact_law_of_all_partitions(exact):
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )
-def test_a_wrong_collapsed_gibbs_has_another_law(part, edit, monkeypatch):
+def test_mutants_of_collapsed_gibbs_are_detected(part, edit, monkeypatch):
     inner = Mutant(edit[1], getattr(collapsed_gibbs, part), edit=edit).compile()
     mutant = Mutant(edit[1], collapsed_gibbs.collapsed_rows, {part: inner}).compile()
     monkeypatch.setattr(dp_categorical_gibbs_module, "collapsed_rows", mutant)
@@ -68,7 +68,7 @@ def test_a_wrong_collapsed_gibbs_has_another_law(part, edit, monkeypatch):
 
 
 @pytest.mark.parametrize(("batch_size", "n"), [(2, 6_000), slow(2, 12_000), slow(None, 12_000)])
-def test_slice_sampling_has_the_exact_law_of_all_partitions(exact, batch_size, n):
+def test_slice_sampling_samples_partitions_exactly(exact, batch_size, n):
     """Whether all rows are drawn at once or two at a time; draws depend on each other.
 
     The wrong samplers below are off by 12 standard errors and more after 6,000 draws.
@@ -94,7 +94,7 @@ def test_slice_sampling_has_the_exact_law_of_all_partitions(exact, batch_size, n
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )
-def test_a_wrong_slice_sampler_has_another_law(kernel, edit, monkeypatch):
+def test_mutants_of_the_slice_sampler_are_detected(kernel, edit, monkeypatch):
     module = sys.modules[SliceChain.__module__]
     mutant = Mutant(edit[1], getattr(slices, kernel), edit=edit).compile()
     monkeypatch.setattr(module, kernel, mutant)
@@ -120,7 +120,7 @@ def test_new_rows_have_the_exact_predictive_probability(exact):
     )
 
 
-def test_what_is_not_kept_is_predicted_by_the_prior():
+def test_dropped_clusters_are_predicted_by_the_prior():
     """Weights that were left out count as clusters without rows."""
     idata = dp_categorical_gibbs(COUNTS, 1.0, BETA, draws=4, n_components=1, **QUIET)
     assert idata.posterior["topics"].shape == (1, 4, 1, 3)
@@ -154,7 +154,7 @@ def test_many_clusters_and_long_rows(sampler):
 
 
 @pytest.mark.parametrize("sampler", [dp_categorical_gibbs, dp_categorical_slice])
-def test_seeds_chains_and_names(sampler):
+def test_seeds_chains_and_coordinates(sampler):
     options = {"draws": 3, "tune": 2, "keep_assignments": True, "progressbar": False}
     names = {"rows": list("abcde"), "categories": ["x", "y", "z"]}
     runs = [
@@ -183,7 +183,7 @@ def test_seeds_chains_and_names(sampler):
         ({"counts": [[1, 1]], "rows": ["a", "b"]}, "rows"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_gibbs(**arguments, **QUIET)
 
@@ -196,12 +196,12 @@ def test_bad_input_is_named(arguments, message):
         (6, "batch_size=6 does not fit the 5 rows; choose 1 to 5"),
     ],
 )
-def test_batches_of_no_possible_size_are_refused(batch_size, message):
+def test_invalid_batch_sizes_raise(batch_size, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_slice(COUNTS, batch_size=batch_size, **QUIET)
 
 
-def test_bad_predictions_are_named():
+def test_invalid_arguments_of_predictions_raise():
     idata = dp_categorical_gibbs(COUNTS, draws=2, tune=0, n_components=1, **QUIET)
     with pytest.raises(ValueError, match="shape"):
         log_predictive(idata, [[1, 2]])
@@ -219,7 +219,7 @@ def test_bad_predictions_are_named():
         log_predictive(idata.drop_nodes("posterior"), NEW)
 
 
-def test_a_start_from_some_rows_is_a_start_for_all():
+def test_initialization_from_a_subsample_assigns_all_rows():
     """Rows of two kinds; the clusters of a few of them hold the others after one pass."""
     rows = np.repeat([[6, 5, 0, 0], [0, 0, 5, 5]], 50, axis=0)
     mixture = Mixture.from_arguments(rows, 0.1, 1.0)

@@ -46,7 +46,7 @@ def exact():
     return Enumeration(ByProposalsAlone.alpha)
 
 
-def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
+def test_split_merge_proposals_sample_partitions_exactly(exact):
     found, _ = run(ByProposalsAlone(), 20_000, 3)
     assert len(np.unique(exact.places(found))) > 45
     assert np.abs(deviations(exact, found)).max() < 5
@@ -64,7 +64,7 @@ def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
     ],
     ids=lambda value: value[1] or value[0] if isinstance(value, tuple) else None,
 )
-def test_wrong_proposals_have_another_law(part, edit, exact, monkeypatch):
+def test_mutants_of_proposals_are_detected(part, edit, exact, monkeypatch):
     kernel = Mutant(edit[1], getattr(MODULE, part), edit=edit).compile()
     if part != "split_or_merge":
         kernel = Mutant(edit[1], MODULE.split_or_merge, {part: kernel}).compile()
@@ -73,7 +73,7 @@ def test_wrong_proposals_have_another_law(part, edit, exact, monkeypatch):
     assert np.abs(deviations(exact, found)).max() > 8
 
 
-def test_sweeps_with_proposals_have_the_exact_law_too():
+def test_sweeps_with_proposals_sample_partitions_exactly():
     exact = Enumeration(PRIOR)
     chain = CollapsedChain(
         Mixture.from_arguments(COUNTS, BETA, PRIOR), np.random.default_rng(1), iter(lambda: 2, None)
@@ -115,11 +115,11 @@ def test_log_odds_of_long_rows():
     ],
     ids=lambda edit: edit[1],
 )
-def test_wrong_log_odds_are_others(edit):
+def test_mutants_of_log_odds_are_detected(edit):
     assert abs(log_odds(Mutant(edit[1], MODULE._log_odds, edit=edit).compile())) > 0.1
 
 
-def test_counts_are_kept_up_to_date_and_there_is_room_for_parts():
+def test_counts_are_updated_and_arrays_enlarged():
     rng = np.random.default_rng(2)
     mixture = Mixture.from_arguments(rng.multinomial(6, np.full(5, 0.2), size=60), 0.2, 20.0)
     chain = CollapsedChain(mixture, rng)
@@ -137,7 +137,7 @@ NOISE = np.random.default_rng(3).multinomial(4, np.full(5, 0.2), size=200)
 KINDS = np.kron(np.eye(8, dtype=int), np.full((60, 2), 3))
 
 
-def test_one_kind_is_found_after_another_where_single_rows_are_stuck():
+def test_splits_find_clusters_that_single_row_updates_do_not():
     """All rows in one cluster, which no row leaves by itself: its likelihood would be worse."""
     mixture = Mixture.from_arguments(KINDS, 0.5, 1e-6)
     lonely, divided = (CollapsedChain(mixture, np.random.default_rng(1), iter([n] * 20))
@@ -150,7 +150,7 @@ def test_one_kind_is_found_after_another_where_single_rows_are_stuck():
     assert len(set(lonely.assignments)) < 8
 
 
-def test_where_proposals_are_made():
+def test_numbers_of_proposals():
     """Two numbers are those before the first draw and after; a start has its own."""
     options = {"draws": 3, "tune": 2, "thin": 2, "keep_assignments": True} | QUIET
     plain, none, some, later = (
@@ -182,6 +182,6 @@ def test_where_proposals_are_made():
         (dp_categorical_slice, {"start_split_merge": -1}, "start_split_merge"),
     ],
 )
-def test_bad_numbers_of_proposals_are_named(sampler, arguments, message):
+def test_invalid_numbers_of_proposals_raise(sampler, arguments, message):
     with pytest.raises(ValueError, match=message):
         sampler(COUNTS, **arguments, **QUIET)

@@ -42,14 +42,14 @@ def deviations(exact, found):
 
 
 @pytest.mark.parametrize("n", [6_000, slow(12_000)])
-def test_all_rows_and_long_steps_have_the_exact_law_of_all_partitions(exact, n):
+def test_full_data_and_long_steps_sample_partitions_exactly(exact, n):
     """The wrong samplers below are off by 50 standard errors and more after 6,000 draws."""
     found, alpha = all_rows(PRIOR, n)
     assert np.abs(deviations(exact, found)).max() < 5
     assert abs(by_batches(alpha, exact.alpha)) < 4
 
 
-def test_sticks_without_what_lies_behind_them_have_another_law(monkeypatch):
+def test_sticks_without_later_rows_are_detected(monkeypatch):
     monkeypatch.setattr(PARTS, "_sums_of_later", lambda sizes: 0.0 * sizes)
     found, _ = all_rows(1.0, 3_000)
     assert np.abs(deviations(Enumeration(1.0), found)).max() > 8
@@ -64,7 +64,7 @@ def test_sticks_without_what_lies_behind_them_have_another_law(monkeypatch):
     ],
     ids=lambda edit: edit[1],
 )
-def test_a_wrong_concentration_has_another_law(exact, edit, monkeypatch):
+def test_mutants_of_the_concentration_are_detected(exact, edit, monkeypatch):
     module = sys.modules[Mixture.__module__]
     mutant = Mutant(edit[1], draw_concentration_of_sticks, edit=edit).compile()
     monkeypatch.setattr(module, "draw_concentration_of_sticks", mutant)
@@ -91,7 +91,7 @@ def expanded_mean_moments(step, n=40_000, n_steps=20):
     return np.append(z, of_sum)
 
 
-def test_sgrld_keeps_dirichlet_laws():
+def test_sgrld_leaves_dirichlet_distributions_invariant():
     assert np.abs(expanded_mean_moments(expanded_mean_step)).max() < 5
 
 
@@ -105,7 +105,7 @@ def test_sgrld_keeps_dirichlet_laws():
     ],
     ids=lambda edit: edit[1] or edit[0],
 )
-def test_a_wrong_sgrld_has_other_laws(edit):
+def test_mutants_of_sgrld_are_detected(edit):
     step = Mutant(edit[1], expanded_mean_step, edit=edit).compile()
     assert np.abs(expanded_mean_moments(step)).max() > 8
 
@@ -128,7 +128,7 @@ def test_minibatches_find_the_clusters(method):
     assert last[0] != last[-1]
 
 
-def test_counts_of_minibatches_stand_for_all_rows():
+def test_minibatch_counts_are_unbiased():
     """The sums of SCIR's gamma variables are on average prior plus all tokens of a cluster."""
     mixture = Mixture.from_arguments(TWO_KINDS, 0.1, 1e-4)  # so that no third cluster comes
     chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", 50, 0.2, Start(50, 20))
@@ -168,12 +168,12 @@ def test_seeds_batches_and_shapes():
         ({"start_sweeps": -1}, "start_sweeps"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_stochastic_slice(COUNTS, **({"batch_size": 2} | arguments), **QUIET)
 
 
-def test_fewer_rows_than_the_usual_batch():
+def test_fewer_rows_than_the_default_batch_size():
     options = {"draws": 3, "tune": 2, **QUIET}
     usual = dp_categorical_stochastic_slice(COUNTS, **options)
     every = dp_categorical_stochastic_slice(COUNTS, batch_size=None, **options)

@@ -66,7 +66,7 @@ def test_predictive_density():
     assert found == pytest.approx(law.logpdf(x), rel=1e-10)
 
 
-def test_augmentation_draws_the_conditional_law():
+def test_augmentation_draws_from_the_conditional_distribution():
     """One row of three classes and one feature: mean and variance of η by quadrature on a grid."""
     rng = np.random.default_rng(3)
     features, labels = np.array([[1.3]]), np.array([1])
@@ -187,7 +187,7 @@ def crossed():
 
 
 @pytest.mark.parametrize("method", ["augmentation", "ssgnht"])
-def test_experts_find_what_no_line_tells_apart(crossed, method):
+def test_experts_classify_data_that_are_not_linearly_separable(crossed, method):
     X, y = crossed
     train, test = slice(0, 400), slice(400, 600)
     idata = infinite_svm(
@@ -209,7 +209,7 @@ def test_experts_find_what_no_line_tells_apart(crossed, method):
     np.testing.assert_array_equal(again.posterior["weights"], idata.posterior["weights"])
 
 
-def test_logit_experts_find_it_too_and_their_probabilities_are_calibrated(crossed):
+def test_logit_experts_are_accurate_and_calibrated(crossed):
     X, _ = crossed
     rng = np.random.default_rng(5)
     scores = np.where(X[:, 0] + X[:, 1] < 5, 2 * X[:, 0], 2 * (5 - X[:, 1]))
@@ -246,7 +246,7 @@ def test_gradients_are_those_of_the_losses():
     np.testing.assert_allclose(np.exp(-np.array(found)), shares)
 
 
-def test_mistakes(crossed):
+def test_invalid_arguments_raise(crossed):
     X, y = crossed
     with pytest.raises(ValueError, match="one label for each of the 600 rows"):
         infinite_svm(X, y[:5])
@@ -295,7 +295,7 @@ def test_classes_are_the_labels(crossed):
     assert float(np.mean(predict(signs, X) == 2 * y - 1)) > 0.8
 
 
-def test_experts_without_room_end_the_run():
+def test_too_many_experts_raise():
     """Whichever row asks for one more, and not only where it is likely."""
     X = np.linspace(-3.0, 3.0, 40)[:, None]
     with pytest.raises(RuntimeError, match="needs more than max_experts=2 experts"):

@@ -141,7 +141,7 @@ def draws(points):
 
 
 @pytest.mark.slow
-def test_posterior_agrees_with_the_asymptotic_one(draws, points):
+def test_posterior_agrees_with_the_asymptotic_posterior(draws, points):
     """Of 400 points: the mean near the maximum, the spread of κ as κ / sqrt(n w (d − 1) / 2)."""
     _, idata = draws
     fit = vmf_mixture_em(points, 2, random_seed=1)
@@ -196,7 +196,7 @@ def test_new_points(near):
     np.testing.assert_allclose(np.linalg.norm(new.posterior_predictive["direction"], axis=-1), 1.0)
 
 
-def test_mistakes(points):
+def test_invalid_arguments_raise(points):
     with pytest.raises(ValueError, match=r"no unit vectors, the first of them points\[0\]"):
         vmf_mixture(2.0 * points, 2)
     with pytest.raises(ValueError, match="points has missing values"):
@@ -238,7 +238,7 @@ def test_mistakes(points):
         component_probabilities(np.eye(3), idata)
 
 
-def test_a_fit_that_has_not_converged_says_so(points):
+def test_unconverged_fit_warns(points):
     words = "max_passes=3 without having converged: the last pass still added .* to the log-lik"
     with pytest.warns(ConvergenceWarning, match=words) as caught:
         vmf_mixture_em(points, 4, max_passes=3, tolerance=0.0, random_seed=1)

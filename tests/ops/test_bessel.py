@@ -129,6 +129,6 @@ def test_symbolic_functions_survive_pickling():
         (lambda: bessel.mean_resultant_length_slope(3, np.nan), "kappa must not be negative"),
     ],
 )
-def test_bad_arguments_are_named(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

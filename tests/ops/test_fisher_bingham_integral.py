@@ -163,7 +163,7 @@ def random_case(rng, k):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_laws_for_parameters_of_all_scales(seed):
+def test_identities_for_parameters_of_all_scales(seed):
     rng = np.random.default_rng(seed)
     values, slopes = random_case(rng, 6)
     log_integral, first, second = spectral_moments(values, np.ones(6), slopes)
@@ -179,7 +179,7 @@ def test_laws_for_parameters_of_all_scales(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_matrix_is_its_eigenvalues(seed):
+def test_matrix_form_agrees_with_spectral_form(seed):
     rng = np.random.default_rng(seed)
     values, slopes = 20 * rng.standard_normal(4), 9 * rng.standard_normal(4)
     linear, quadratic = rng.standard_normal((2, 4))
@@ -194,7 +194,7 @@ def test_the_matrix_is_its_eigenvalues(seed):
     np.testing.assert_allclose(np.diag(other[1]), one[1], atol=1e-13)
 
 
-def test_what_is_not_finite_stays_so():
+def test_nonfinite_parameters_give_nan():
     assert np.isnan(matrix_moments(np.full((3, 3), np.nan), np.ones(3))[0])
     assert np.isnan(spectral_moments(np.array([1.0, np.inf]), np.ones(2), np.ones(2))[0])
 
@@ -212,7 +212,7 @@ def worst_error(rule):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what a wrong contour overflows to
 @pytest.mark.parametrize("mutant", [{"STEP": 0.3}, {"ANGLE": 1.4}, {"NEGLIGIBLE": 1e-4}])
-def test_another_contour_is_found_out(mutant):
+def test_mutants_of_the_contour_are_detected(mutant):
     def with_globals(**changed):
         return FunctionType(contour.py_func.__code__, vars(fisher_bingham_integral) | changed)
 

@@ -121,7 +121,7 @@ def test_derivatives_of_jax_are_moments_and_covariances(found):
     assert_all_close(found["gradient of moments"], expected)
 
 
-def test_what_is_not_finite_stays_so(found):
+def test_nonfinite_parameters_give_nan(found):
     assert np.isnan(found["not finite"]).all()
 
 

@@ -104,7 +104,7 @@ def test_three_columns_of_three_rows_are_orthogonal_matrices(integral, d):
     assert integral(3, d) == pytest.approx(orthogonal_matrices(d), rel=1e-6, abs=1e-6)
 
 
-def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
+def test_result_depends_on_the_node_weights(integral, monkeypatch):
     """Half of the weight of a node is noticed."""
     nodes = matrix_hypergeometric.line_nodes
 
@@ -119,7 +119,7 @@ def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [3, 4, 9])
-def test_a_column_without_concentration_says_nothing(integral, n):
+def test_columns_without_concentration_have_no_effect(integral, n):
     """So do two of three: fewer columns have the same function."""
     assert integral(n, [7.0, 0.0]) == pytest.approx(log_one(n, 7.0), rel=1e-12)
     assert integral(n, [7.0, 4.0, 0.0]) == pytest.approx(integral(n, [7.0, 4.0]), abs=1e-6)
@@ -145,7 +145,7 @@ def test_importance_draws_agree(integral, n, d, error):
 
 
 @pytest.mark.slow
-def test_four_columns_without_their_remainder_are_further_off(integral, monkeypatch):
+def test_remainder_improves_the_approximation(integral, monkeypatch):
     exact, _ = by_importance(4, (100.0, 100.0, 100.0, 100.0))
     found = integral(4, [100.0] * 4)
     monkeypatch.setattr(matrix_hypergeometric, "_remainder_ratio", lambda n, p: 0.0)
@@ -168,13 +168,13 @@ def test_derivatives_of_two_columns(of_two, d):
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e4, 1e9])
-def test_singular_values_of_any_size_have_numbers(of_two, scale):
+def test_singular_values_of_any_size_are_finite(of_two, scale):
     value, slope = of_two(6, scale * np.array([1.0, 0.6]))
     assert np.isfinite(value)
     assert np.all((slope >= 0.0) & (slope < 1.0 + 1e-12))
 
 
-def test_jax_finds_the_same(of_two):
+def test_jax_agrees(of_two):
     pytest.importorskip("jax")
     d = pt.tensor("d", shape=(2,))
     value = log_hyp0f1(4, d, 2)
@@ -192,7 +192,7 @@ def test_second_derivatives_are_covariances_at_zero():
     np.testing.assert_allclose(found, [0.2, 0.0], atol=1e-10)
 
 
-def test_large_concentrations_are_those_of_the_normal_law(integral):
+def test_large_concentrations_approach_the_normal_approximation(integral):
     """The remainder of the logarithm falls as the inverse of the concentrations."""
     for p in (1, 2, 3):
         rests = []
@@ -244,7 +244,7 @@ def test_a_single_column_or_all_but_one_is_bingham(case, size):
 
 
 @pytest.mark.parametrize("case", EIGENVALUES)
-def test_both_matrices_may_change_places_and_signs(case):
+def test_symmetries_of_both_matrices(case):
     a, b = np.array(EIGENVALUES[case]), np.array([2.5, 0.3, -1.0])
     value = log_mean(a, b)
     for other in (log_mean(b, a), log_mean(-a, -b), log_mean(a[[2, 0, 1]], b[[1, 0, 2]])):
@@ -262,7 +262,7 @@ def test_two_dimensions_are_an_angle(b):
     assert log_mean([3.0, -5.0], b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
 
 
-def test_well_separated_eigenvalues_leave_a_normal_law_at_each_mode():
+def test_well_separated_eigenvalues_approach_the_normal_approximation():
     a, b = np.array([3.0, 1.0, -2.0]), np.array([2.0, 0.7, -0.4])
     i, j = np.triu_indices(3, 1)
     gaps = (a[i] - a[j]) * (b[i] - b[j])

@@ -75,13 +75,13 @@ def with_loops():
     ]
 
 
-def test_the_files_are_those_with_loops():
+def test_list_of_files_with_loops():
     found = {Path(each.numba_loop.__code__.co_filename) for each in with_loops()}
     assert found == {PACKAGE / file for file in FILES}
 
 
 @pytest.mark.parametrize("each", with_loops(), ids=lambda each: each.__name__)
-def test_the_loop_comes_before_what_other_bases_have(each):
+def test_loop_takes_precedence_over_other_bases(each):
     """A random variable or a `Composite` has an implementation of its own, or none at all."""
     register_with_numba()
     if issubclass(each, LoopRandomVariable):
@@ -133,7 +133,7 @@ print("pytensor.link.numba.dispatch" in sys.modules)
     ],
     ids=["without properties", "with properties", "random variable", "by name"],
 )
-def test_an_op_that_arrives_by_pickle_has_its_loop(op):
+def test_unpickled_op_has_its_loop(op):
     code = f"""
 import pickle
 op = pickle.loads({pickle.dumps(op)!r})
@@ -193,7 +193,7 @@ def node(op, ndim=1, dtype="float64", width=5):
     return op(values, columns, np.array([[0, 2]] * width), other).owner
 
 
-def test_key_has_all_that_shapes_a_loop(monkeypatch):
+def test_cache_key_contains_all_properties_of_a_loop(monkeypatch):
     dot, squared = SparseDot(5), SparseTransposeDot(5, squared=True)
     nodes = [
         node(dot),
@@ -213,7 +213,7 @@ def test_key_has_all_that_shapes_a_loop(monkeypatch):
     assert files == [PACKAGE / "ops" / "sparse_dot.py"]
 
 
-def test_ops_of_one_file_have_keys_of_their_own():
+def test_ops_of_one_file_have_distinct_keys():
     counts = (np.ones(2), np.zeros(2, "int32"), np.array([[0, 2]]))
     theta, by_word = np.ones((1, 1)), np.ones((1, 1))
     one = AdmixtureLogLikelihood()(*counts, theta, by_word).owner
@@ -221,7 +221,7 @@ def test_ops_of_one_file_have_keys_of_their_own():
     assert cache_key(one.op, one) != cache_key(other.op, other)
 
 
-def test_a_loop_of_an_interactive_session_is_not_kept():
+def test_loop_of_an_interactive_session_is_not_cached():
     """Nothing would tell that it has changed."""
     source = "class Session(SparseDot):\n    def numba_loop(self, node, njit):\n        pass"
     names = {"SparseDot": SparseDot, "__name__": "__main__"}
@@ -230,7 +230,7 @@ def test_a_loop_of_an_interactive_session_is_not_kept():
     assert cache_key(op, node(op)) is None
 
 
-def test_an_op_without_a_loop_is_named():
+def test_op_without_a_loop_raises():
     class Silent(LoopOp, Op):
         __props__ = ()
 

@@ -94,7 +94,7 @@ def test_values_are_not_differentiated(matrix):
         pytensor.grad(pt.sum(SparseDot(D)(v, places, rows, np.ones(D))), v)
 
 
-def test_wrong_lengths(matrix):
+def test_wrong_lengths_raise(matrix):
     values, places, rows = parts(matrix)
     with pytest.raises(ValueError, match=r"length 10.*needs 11: it has 11 columns and 8 rows"):
         SparseDot(D)(values, places, rows, np.ones(D - 1))

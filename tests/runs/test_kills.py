@@ -27,7 +27,7 @@ def test_resumed_runs_have_the_same_draws(names, tmp_path, monkeypatch):
     assert all(sum(kill.reported) > 0 for kill in found)
 
 
-def test_a_kill_whose_draws_are_others_is_found_out(tmp_path, monkeypatch):
+def test_different_draws_after_a_kill_are_detected(tmp_path, monkeypatch):
     """A run that goes on with the state of its start."""
     monkeypatch.setitem(CASES, "SSGLD", CASES["SSGLD"]._replace(**SHORT))
     replay = RunFiles.replay

@@ -91,13 +91,13 @@ def check(model, make, path, at, every, monkeypatch):
 
 @pytest.mark.parametrize("at", [38, *map(slow, (13, 60, 88))])
 @pytest.mark.parametrize("name", by_default(["GMC", "gSGNHT"], of=STEPS))
-def test_goes_on_as_if_it_had_not_stopped(model, name, at, tmp_path, monkeypatch):
+def test_resumed_draws_are_identical(model, name, at, tmp_path, monkeypatch):
     """While the first chain tunes and draws, and while the second does."""
     check(model, STEPS[name], tmp_path / "run", at, 4, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["GMC", "SGGMC"])
-def test_a_chain_begins_as_if_there_had_been_none(model, name):
+def test_chains_start_independently_of_earlier_chains(model, name):
     """Nothing of the state of a step is left of the chain before, where both are tuned."""
     step = STEPS[name](model)
 
@@ -126,7 +126,7 @@ def test_a_step_that_has_sampled_before(model, tmp_path):
 
 @pytest.mark.parametrize("at", [60, *map(slow, (13, 38))])
 @pytest.mark.parametrize("name", by_default(["SCIR"], of=COUNTS))
-def test_samplers_of_proportions_go_on(counts, name, at, tmp_path, monkeypatch):
+def test_resumed_draws_of_proportions_are_identical(counts, name, at, tmp_path, monkeypatch):
     check(counts, COUNTS[name], tmp_path / "run", at, 4, monkeypatch)
 
 
@@ -151,7 +151,7 @@ def test_blocks_of_rows(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_nuts_that_pymc_chose(model, tmp_path):
+def test_automatically_assigned_nuts(model, tmp_path):
     kwargs = {"nuts_sampler": "pymc", "step": None, **KWARGS}
     expected = sample(model, **kwargs)
     stopped(model, path=tmp_path / "run", at=30, every=0.0, **kwargs)
@@ -160,7 +160,7 @@ def test_nuts_that_pymc_chose(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_stopped_twice_and_made_longer(model, tmp_path):
+def test_run_stopped_twice_and_extended(model, tmp_path):
     make = STEPS["SGGMC"]
     expected = sample(model, make(model), **(KWARGS | {"draws": 40}))
     stopped(model, make(model), tmp_path / "run", 15, 0.0, **KWARGS)
@@ -173,7 +173,7 @@ def test_stopped_twice_and_made_longer(model, tmp_path):
         pg.resume(tmp_path / "run", model, draws=30)
 
 
-def test_a_run_that_is_done_is_read(model, tmp_path):
+def test_complete_run_is_read(model, tmp_path):
     expected = sample(model, STEPS["SGGMC"](model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert_same_trees(expected, pg.resume(tmp_path / "run", model))
     assert_same_trees(expected, sample(model, STEPS["SGGMC"](model), **KWARGS))

@@ -17,11 +17,11 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("predict", PREDICTIONS)
-def test_draws_of_other_models_are_refused(predict, given):
+def test_draws_of_other_models_raise(predict, given):
     assert_refused(PREDICTIONS[predict], given)
 
 
-def test_weights_of_another_name_are_listed():
+def test_error_lists_candidate_weights():
     """The coefficients of a model written by hand are called what its author likes."""
     draws = np.random.default_rng(1).normal(size=(2, 50, 3))
     idata = az.from_dict({"posterior": {"w": draws, "b": draws[..., 0]}})

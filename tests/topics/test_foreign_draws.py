@@ -28,5 +28,5 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("function", PREDICTIONS)
-def test_draws_of_other_models_are_refused(function, given):
+def test_draws_of_other_models_raise(function, given):
     assert_refused(PREDICTIONS[function], given)

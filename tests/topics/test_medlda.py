@@ -100,7 +100,7 @@ def z_scores_of_assignments(sweep, loss, n_classes, n=20_000):
     ("loss", "n_classes"),
     [slow(ONE_VS_REST, 1), (ONE_VS_REST, 3), (AUGMENTED, 1), (MULTICLASS, 3)],
 )
-def test_collapsed_sweeps_have_the_exact_law_of_all_assignments(loss, n_classes):
+def test_collapsed_sweeps_sample_assignments_exactly(loss, n_classes):
     assert np.abs(z_scores_of_assignments(collapsed_max_margin_sweep, loss, n_classes)).max() < 5
 
 
@@ -124,7 +124,7 @@ def test_collapsed_sweeps_have_the_exact_law_of_all_assignments(loss, n_classes)
     ],
     ids=str,
 )
-def test_faulty_sweeps_are_found(mutant):
+def test_mutants_of_sweeps_are_detected(mutant):
     z = z_scores_of_assignments(mutant.compile(), ONE_VS_REST, 1)
     assert np.abs(z).max() > 5
 
@@ -216,7 +216,7 @@ def test_data_augmentation_has_the_exact_posterior(augmented, draws):
 
 
 @pytest.mark.parametrize("names", [slow(["draw_weights"]), ["draw_scales", "draw_weights"]])
-def test_a_cost_that_is_not_halved_is_found(monkeypatch, names):
+def test_cost_that_is_not_halved_is_detected(monkeypatch, names):
     """The authors' c is half of the cost: the mistake that the notation invites."""
     module = import_module("pymc_geodesic.topics.medlda_gibbs")
 
@@ -310,7 +310,7 @@ def test_small_steps_have_the_exact_posterior(sampler, topic_step, weight_step):
 @pytest.mark.parametrize(
     "fault", ["sign of the gradient", "noise too small", "counts of a minibatch not scaled"]
 )
-def test_faulty_dynamics_are_found(monkeypatch, fault):
+def test_mutants_of_dynamics_are_detected(monkeypatch, fault):
     move = MaxMarginTopics._update_weights
     options, topic_step = {"memoize": True}, 1.0
     if fault == "sign of the gradient":
@@ -391,7 +391,7 @@ def test_minibatches_learn_the_labels(topics_by, memoize):
     np.testing.assert_allclose(many.sample_stats["loss"][0, -1], losses.mean())
 
 
-def test_weights_that_run_away_are_an_error():
+def test_diverging_weights_raise():
     counts, labels = corpus()
     with pytest.raises(FloatingPointError, match=r"weight_step=1e\+200\. Use a smaller"):
         medlda_ssgrld(counts, 2 * labels - 1, 2, weight_step=1e200, weights_by="SSGLD", draws=5)
@@ -409,7 +409,7 @@ def test_weights_that_run_away_are_an_error():
         ({"topic_step": -1.0}, "topic_step must be positive"),
     ],
 )
-def test_bad_settings_are_named(arguments, message):
+def test_invalid_settings_raise(arguments, message):
     good = {"counts": np.ones((3, 4)), "labels": [1, -1, 1], "n_topics": 2, "draws": 1, "tune": 0}
     with pytest.raises(ValueError, match=message):
         medlda_ssgrld(**(good | arguments))
@@ -434,7 +434,7 @@ def test_bad_settings_are_named(arguments, message):
         ({"alpha": -1.0}, "alpha"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     good = {"counts": np.ones((3, 4)), "labels": [1, -1, 1], "n_topics": 2, "draws": 1, "tune": 0}
     with pytest.raises(ValueError, match=message):
         medlda_gibbs(**(good | arguments))

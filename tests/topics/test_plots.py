@@ -15,7 +15,7 @@ def idata():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_top_words_are_drawn_by_every_back_end(idata, backend):
+def test_top_words_with_every_backend(idata, backend):
     require(backend)
     assert_drawn(plot_top_words(idata, list("abcde"), n=3, backend=backend), backend, 3)
 

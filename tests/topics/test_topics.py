@@ -66,7 +66,7 @@ def test_alignment_repairs_r_hat(shuffled):
     assert after < 1.1
 
 
-def test_alignment_leaves_the_rest_alone(shuffled):
+def test_alignment_does_not_change_other_variables(shuffled):
     idata, *_ = shuffled
     kept = idata.posterior["beta"].copy(deep=True)
     aligned = align_topics(idata)
@@ -93,7 +93,7 @@ def test_topics_that_differ_stay_different():
     assert az.rhat(aligned)["beta"].max() > 1.5
 
 
-def test_what_does_not_fit_is_refused(shuffled):
+def test_inconsistent_arguments_raise(shuffled):
     idata, truth, _ = shuffled
     with pytest.raises(ValueError, match="no variable 'phi'"):
         align_topics(idata, var_name="phi")
