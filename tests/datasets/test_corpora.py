@@ -65,7 +65,7 @@ def test_20news_different_is_built_from_the_archive(data_home, tmp_path):
                 shape=tuple(archive[f"X{prefix}_shape"]),
             )
             label = archive[f"y{prefix}"].astype(int)
-            # Only a few other groups: they must be left out, and writing text is slow.
+            # A few other groups, which must be dropped; writing text is slow.
             few = np.isin(label, (1, 2, 10, 15))
             rows, label = rows[few].tocoo(), label[few]
             lines = np.column_stack([rows.row + 1, rows.col + 1, rows.data])
@@ -90,7 +90,7 @@ def test_missing_source_file_raises(tmp_path):
 
 
 def test_held_out_words_of_wikipedia_are_not_in_the_observed_words(tmp_path):
-    """The file has whole pages as X, of which H is a part."""
+    """The file contains whole pages as X, of which H is a part."""
     whole = np.array([[12, 8, 0], [0, 15, 6], [1, 0, 0]])
     part = np.array([[2, 0, 0], [0, 1, 2], [1, 0, 0]])
     arrays = {}

@@ -1,4 +1,4 @@
-"""Rows of Parquet files: each one, of its type, and named in errors."""
+"""Rows of Parquet files: completeness, types and error messages."""
 
 import pickle
 
@@ -16,7 +16,7 @@ from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are numbered in order; the warning about ordered rows is disabled.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 N = 1000
@@ -215,7 +215,7 @@ def take(source):
 
 
 def test_rows_of_files_are_in_the_order_of_rows_in_memory(folder):
-    """From the same seed, and again from the state after some draws."""
+    """From the same seed, and from a saved state."""
     columns = numbers()
     X = np.column_stack([columns["a"], columns["b"]])
     in_memory = [
@@ -249,7 +249,7 @@ def test_nan_rows_raise_with_their_file(tmp_path):
 
 
 def test_sampling_in_processes_is_sampling_in_one(folder):
-    """After this process has read from the files, and the others are forks of it."""
+    """With forks of a process that has read from the files."""
     blocks = parquet_blocks(folder, columns=COLUMNS, block_size=300)
     read(blocks)
     with pm.Model():

@@ -1,4 +1,4 @@
-"""Blocks hold every row once, wherever the rows are, and read no more than they must."""
+"""Row blocks contain every row once, and read only what they need."""
 
 import pickle
 
@@ -15,7 +15,7 @@ N = 1003
 
 @pytest.fixture
 def memmap(tmp_path):
-    """Numbers behind a header, so that the offset counts."""
+    """Numbers after a header, so that there is an offset."""
     path = tmp_path / "rows.bin"
     with path.open("wb") as file:
         file.write(b"header")
@@ -125,7 +125,7 @@ def test_pieces_are_stored_chunks():
 
 
 def sparse_maps(tmp_path, values_type="float32"):
-    """A matrix of which no number is in memory."""
+    """A matrix of memory maps."""
     rows = sparse.random_array((N, 30), density=0.1, format="csr", rng=np.random.default_rng(1))
     arrays = (rows.data.astype(values_type), rows.indices, rows.indptr)
     for i, array in enumerate(arrays):
@@ -136,7 +136,7 @@ def sparse_maps(tmp_path, values_type="float32"):
 
 @pytest.mark.parametrize("stretches", [1, 3])
 def test_sparse_matrix_of_memory_maps(tmp_path, stretches):
-    """As small in a pickle as the dense ones, and with the rows that dense blocks would have."""
+    """Small pickles, and the rows of dense blocks."""
     rows, mapped = sparse_maps(tmp_path)
     numbers = np.arange(N)
     blocks = row_blocks(mapped, numbers, block_size=300, stretches=stretches)

@@ -1,4 +1,4 @@
-"""The kernel Stein discrepancy: zero for exact draws, and not where means or variances are off."""
+"""The kernel Stein discrepancy: zero for exact draws, positive for wrong means or variances."""
 
 import re
 from dataclasses import replace
@@ -29,7 +29,7 @@ COVARIANCE = np.array([[4.0, 0.3], [0.3, 0.04]])
 
 
 def mixed_model():
-    """A correlated normal law, a positive number, a direction and a frame."""
+    """A correlated normal vector, a positive variable, a direction and a frame."""
     with pm.Model() as model:
         pm.MvNormal("x", [1.0, -2.0], cov=COVARIANCE)
         pm.Gamma("s", 3.0, 2.0)
@@ -56,13 +56,13 @@ def model():
 @pytest.fixture(scope="module")
 def exact():
     """Independent draws of all variables, 4,000 of each."""
-    laws = [
+    distributions = [
         pm.MvNormal.dist([1.0, -2.0], cov=COVARIANCE, size=4000),
         pm.Gamma.dist(3.0, 2.0, size=4000),
         pg.VonMisesFisher.dist(MU, KAPPA, size=4000),
         pg.MatrixVonMisesFisher.dist(FRAME, size=4000),
     ]
-    values = pm.draw(laws, random_seed=1, mode="FAST_COMPILE")
+    values = pm.draw(distributions, random_seed=1, mode="FAST_COMPILE")
     return dict(zip("xsuX", values, strict=True))
 
 
@@ -79,7 +79,7 @@ def sample(score, exact):
 
 
 def parts(sample, size):
-    """Cut draws into samples of their own."""
+    """Split draws into samples."""
     for first in range(0, len(sample), size):
         part = slice(first, first + size)
         yield replace(
@@ -91,7 +91,7 @@ def parts(sample, size):
 
 
 def test_exact_draws_are_rejected_at_the_nominal_level(sample):
-    """More than eight of 40 samples at the level of five per cent have odds of 1 to 5,000."""
+    """More than eight rejections in 40 samples at the 5 % level have probability 1/5,000."""
     rng = np.random.default_rng(1)
     p_values = []
     for part in parts(sample, 100):
@@ -117,7 +117,7 @@ def test_mean_is_zero_without_the_diagonal_and_not_with_it(sample):
 
 
 def stretched(value):
-    """Deviations from the mean 30 % too large: a temperature of 1.7.
+    """Deviations from the mean are 30 % too large: a temperature of 1.7.
 
     With 15 %, p is from 0.01 to 0.1 after so many draws, as six samples have shown, and with 30 %
     as small as so many bootstraps can tell.
@@ -127,8 +127,8 @@ def stretched(value):
 
 
 def hot_directions(_):
-    law = pg.VonMisesFisher.dist(mu=MU, kappa=KAPPA / 2.0, size=4000)
-    return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
+    distribution = pg.VonMisesFisher.dist(mu=MU, kappa=KAPPA / 2.0, size=4000)
+    return pm.draw(distribution, random_seed=2, mode="FAST_COMPILE")
 
 
 def uniform_frames(_):
@@ -186,7 +186,7 @@ def test_units_of_the_model_do_not_matter():
 
 
 def flat_formula(z, score, length, beta):
-    """The kernel in flat space as Gorham and Mackey have it, all pairs at once."""
+    """The kernel in Euclidean space by Gorham and Mackey, for all pairs."""
     apart = z[:, np.newaxis] - z
     squares = np.sum(apart**2, axis=-1) / length**2
     base = 1.0 + squares
@@ -236,8 +236,8 @@ def test_minibatches_with_control_variates_agree_with_all_rows(regression):
     few = compute_discrepancy(idata, minibatches, random_seed=1)
     assert whole.p_value > 0.02
     assert few.p_value > 0.02
-    spread = whole.bootstrap.std()
-    assert abs(few.statistic - whole.statistic) < 4.0 * spread
+    sd = whole.bootstrap.std()
+    assert abs(few.statistic - whole.statistic) < 4.0 * sd
     shifted = idata.copy()
     deviation = idata.posterior["w"].std(("chain", "draw"))
     shifted["posterior"] = idata.posterior.to_dataset() + 0.5 * deviation
@@ -245,7 +245,7 @@ def test_minibatches_with_control_variates_agree_with_all_rows(regression):
 
 
 def test_gradients_are_those_of_the_model(model, score, exact):
-    """Against PyMC's own, in the coordinates that no manifold changes."""
+    """Against PyMC's gradients, in Euclidean coordinates."""
     thinned = idata_of(exact).posterior.to_dataset().isel(draw=[3, 4])
     stacked = thinned.stack(sample=("chain", "draw"), create_index=False)
     points = score.points(stacked.transpose("sample", ...))
@@ -256,12 +256,12 @@ def test_gradients_are_those_of_the_model(model, score, exact):
     for point, gradient in zip(points, gradients, strict=True):
         np.testing.assert_allclose(gradient[:3], dlogp(point), rtol=1e-8)
     change = [float(logp(point)) for point in points]
-    # PyMC's density of a free direction or frame has a radial part, the same for all of them
+    # PyMC's density of a free direction or frame has a constant radial part
     np.testing.assert_allclose(np.diff(log_density), np.diff(change), rtol=1e-6)
 
 
 def test_transforms_of_all_kinds_lead_to_values():
-    """A bound that is itself a variable, a simplex, and a variable that is discrete."""
+    """A random bound, a simplex, and a discrete variable."""
     with pm.Model() as model:
         top = pm.HalfNormal("top")
         below = pm.Uniform("below", 0.0, top)
@@ -327,7 +327,7 @@ def test_multipliers_are_correlated_within_chains_only():
 @pytest.mark.parametrize("decay", [0.0, 0.6])
 @pytest.mark.slow
 def test_level_for_autocorrelated_draws(decay):
-    """At most one in ten of 100 samples of the right law is rejected at five per cent."""
+    """At most 10 % of 100 samples of the right distribution are rejected at the 5 % level."""
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     score, rng, rejected = PosteriorScore(model), np.random.default_rng(1), 0

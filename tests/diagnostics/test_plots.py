@@ -1,4 +1,4 @@
-"""Plots of warm-up and temperature, and the back ends that draw all plots."""
+"""Plots of warm-up and temperature, and plotting backends."""
 
 import ast
 import sys

@@ -1,4 +1,4 @@
-"""Draws that users selected, joined or turned are the same draws to every diagnostic."""
+"""Diagnostics of selected, concatenated or transposed draws."""
 
 import arviz as az
 import numpy as np

@@ -1,4 +1,4 @@
-"""The Stein kernel has mean zero under its law, by quadrature, and is what its formula says."""
+"""The Stein kernel: mean zero by quadrature, and agreement with its formula."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_kernel_agrees_with_projectors_as_matrices():
 
 
 def grid(n, rule):
-    """Nodes and weights on an interval: of a period, or of Gauss and Legendre."""
+    """Nodes and weights on an interval: trapezoidal or Gauss–Legendre."""
     if rule == "period":
         return 2.0 * np.pi * np.arange(n) / n, np.full(n, 1.0 / n)
     nodes, weights = np.polynomial.legendre.leggauss(n)

@@ -1,4 +1,4 @@
-"""Stein thinning chooses draws that stand for the posterior, not for the sample."""
+"""Stein thinning selects draws that represent the posterior."""
 
 import arviz as az
 import numpy as np
@@ -27,7 +27,7 @@ def idata_of(**draws):
 
 @pytest.fixture(scope="module")
 def biased():
-    """Two chains, the second 0.5 off and 1.3 times too wide, behind a way from afar."""
+    """Two chains with warm-up draws, the second with a shift of 0.5 and 1.3 times the sd."""
     rng = np.random.default_rng(1)
     draws = rng.normal(size=(2, 600, 2))
     draws[1] = 0.5 + 1.3 * draws[1]
@@ -60,7 +60,7 @@ def test_selected_draws_are_draws_of_the_sample(normal, biased):
 
 
 def test_selection_against_direct_greedy_search(normal, biased):
-    """Against the criterion with the matrix of all pairs at hand."""
+    """Against the criterion with the full kernel matrix."""
     size = 6
     few = stein_thinning(biased, normal, size=size, max_draws=200, laplacian=False, entropy=0.3)
     sample = stein_sample(
@@ -77,7 +77,7 @@ def test_selection_against_direct_greedy_search(normal, biased):
 
 
 def test_minima_of_the_density_are_avoided():
-    """Between two modes the gradient is zero, so that a kernel alone takes it for a good place."""
+    """Between two modes the gradient is zero, so that the kernel alone would select draws there."""
     with pm.Model() as model:
         pm.NormalMixture("x", w=[0.5, 0.5], mu=[-3.0, 3.0], sigma=[1.0, 1.0])
     rng = np.random.default_rng(1)
@@ -90,7 +90,7 @@ def test_minima_of_the_density_are_avoided():
 
 
 def test_positive_second_derivatives_on_a_sphere():
-    """Of κ μ·x along a geodesic from x: −κ μ·x |v|², so that Δ⁺ is what is behind the equator."""
+    """For κ μ·x they are −κ μ·x |v|², so that Δ⁺ is positive beyond the equator only."""
     with pm.Model() as model:
         pg.VonMisesFisher("u", mu=MU, kappa=3.0)
     directions = pg.manifolds.Sphere(3).random_point(np.random.default_rng(1), (1, 50))

@@ -1,4 +1,4 @@
-"""Runs with half the step tell the bias of a step, and say nothing where none is seen."""
+"""Step halving: bias of a step size, significance and coupling."""
 
 import numpy as np
 import pymc as pm
@@ -13,7 +13,7 @@ STEP = 0.8
 
 
 def euler(n_draws, n_chains, order=1):
-    """Coupled chains of x ← (1 − a)x + σν, a = h²/2, for a normal law whose mean is 1.
+    """Coupled chains of x ← (1 − a)x + σν, a = h²/2, for a normal distribution with mean 1.
 
     With σ² = 2a the variance is 1/(1 − a/2), an error of order one in a; with σ² = 2a − a² + a³ it
     is off by order two.
@@ -42,10 +42,10 @@ def test_order_and_limit_of_a_scheme_in_closed_form(order):
     expected = np.log(sds[0] / sds[1])
     z = (table["delta_log_sd"] - expected) / table["delta_log_sd_se"]
     assert abs(z).max() < 4.0
-    assert abs(z).mean() > 0.2  # the errors are not merely large
+    assert abs(z).mean() > 0.2  # the errors are not overestimated
     assert result.order == order
     assert result.correlation > 0.95
-    # at step zero the variance is 1: what is left is of the next order, and chance
+    # at step zero the variance is 1, up to the next order and Monte Carlo error
     before = np.abs(np.log(sds[2]))
     after = np.abs(np.log(table["sd_extrapolated"].values.mean()))
     assert after < 0.35 * before + 0.004
@@ -53,7 +53,7 @@ def test_order_and_limit_of_a_scheme_in_closed_form(order):
 
 
 def test_insignificant_differences_are_not_extrapolated():
-    """Three runs of one law, with differences that are noise."""
+    """Three runs of one distribution, whose differences are noise."""
     rng = np.random.default_rng(1)
     common = rng.normal(size=(4000, 1))
     drawn = common + 0.1 * rng.normal(size=(3, 4000, 1))
@@ -65,7 +65,7 @@ def test_insignificant_differences_are_not_extrapolated():
 
 
 def test_moments_are_extrapolated_and_standard_deviations_are_not():
-    """With exact shifts: the mean is 4, 2, 1 times δ off, the sd the same at all steps."""
+    """With exact shifts: the error of the mean is 4, 2, 1 times δ, the sd is constant."""
     x = np.random.default_rng(1).normal(size=20_000)
     drawn = np.stack([x + shift for shift in (0.4, 0.2, 0.1)])[..., np.newaxis]
     result = compare_chains(drawn, ["x"], np.array([0.4, 0.2, 0.1]))
@@ -83,7 +83,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def normal(data):
-    """A posterior that is normal, with covariance I / 2000."""
+    """A normal posterior with covariance I / 2000."""
     with pm.Model() as model:
         x = pm.Data("data", data)
         mean = pm.Normal("mean", 0.0, 100.0, shape=2)
@@ -102,7 +102,7 @@ def tuned(model, step, n_tune=300):
 
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SGLD)])
 def test_coupled_chains_have_the_right_distribution(normal, data, kind):
-    """The schemes leave a normal law as it is at every step, so that only wrong noise shows."""
+    """The schemes are exact for a normal distribution, so that only wrong noise has an effect."""
     with normal:
         step = tuned(normal, kind(batch_size=50, minibatch=["data"]))
     chains = CoupledChains(step.sampler, 3)
@@ -132,7 +132,7 @@ def test_noise_of_the_wrong_variance_is_detected(normal, monkeypatch):
 
 
 def test_bias_of_a_fixed_step_size_in_closed_form():
-    """Euler's scheme for a normal law of variance 1 leaves 1/(1 − h²/4)."""
+    """Euler's scheme for a normal distribution of variance 1 has variance 1/(1 − h²/4)."""
     with pm.Model() as model:
         pm.Normal("x", shape=4)
     result = step_halving(
@@ -151,7 +151,7 @@ def test_bias_of_a_fixed_step_size_in_closed_form():
 
 @pytest.mark.parametrize("order", ["random", "shuffled"])
 def test_minibatch_bias_decreases_with_the_step_size(normal, order):
-    """Independent noise of variance V makes the variance 1 + hV/2γ; over epochs it adds up to 0."""
+    """Independent noise of variance V gives the variance 1 + hV/2γ; over epochs it sums to zero."""
     sd, step, variance = 1.0 / np.sqrt(2000), 0.05, 20.0
     result = step_halving(
         normal,
@@ -170,8 +170,8 @@ def test_minibatch_bias_decreases_with_the_step_size(normal, order):
     change = result.table["delta_log_sd"]
     error = result.table["delta_log_sd_se"]
     if order == "random":
-        heat = 0.5 * step * variance
-        expected = 0.5 * np.log((1.0 + heat) / (1.0 + 0.5 * heat))
+        inflation = 0.5 * step * variance
+        expected = 0.5 * np.log((1.0 + inflation) / (1.0 + 0.5 * inflation))
         assert (abs(change - expected) < 4.0 * error + 0.01).all()
         assert (change > 4.0 * error).all()
         assert result.correlation > 0.85
@@ -181,7 +181,7 @@ def test_minibatch_bias_decreases_with_the_step_size(normal, order):
 
 
 def test_thermostats_belong_to_their_chains(normal):
-    """gSGNHT takes the heat up, with less friction in chains with shorter steps."""
+    """The thermostat of gSGNHT compensates noise, with less friction for shorter steps."""
     sd = 1.0 / np.sqrt(2000)
     with normal:
         step = tuned(

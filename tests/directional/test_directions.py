@@ -1,4 +1,4 @@
-"""Means, regions and tables of directions, beside closed forms."""
+"""Means, regions and summary tables of directions, against closed forms."""
 
 import re
 import warnings
@@ -45,12 +45,12 @@ def von_mises_fisher(rng, mean, kappa, size):
 
 
 def cap_radius(kappa, prob):
-    """Radius of the cap around the mean that holds this share of a law on the sphere."""
+    """Radius of the cap with this probability under a von Mises–Fisher distribution."""
     return np.arccos(1.0 + np.log1p(prob * np.expm1(-2.0 * kappa)) / kappa)
 
 
 def lattice(n):
-    """Evenly spread points on the sphere, each with the area 4π / n."""
+    """Evenly distributed points on the sphere, each with the area 4π / n."""
     z = 1.0 - (2.0 * np.arange(n) + 1.0) / n
     return from_lonlat(np.arange(n) * np.pi * (3 - np.sqrt(5)), np.arcsin(z), unit="rad")
 
@@ -187,18 +187,18 @@ def test_mean_of_an_axis_is_invariant_to_signs(rng):
     with pytest.warns(UserWarning, match="'axis' vanishes and they lie along an axis"):
         mean = mean_direction(idata)
     assert mean["axis"].values @ mean["x"].values > 0.9999
-    told = mean_direction(idata, axial=["axis"])
-    np.testing.assert_array_equal(told["axis"], mean["axis"])
+    found = mean_direction(idata, axial=["axis"])
+    np.testing.assert_array_equal(found["axis"], mean["axis"])
     table = summary(idata, axial="axis", hdr=False)
     np.testing.assert_allclose(
         table.loc["axis", ["resultant_length", "cap89_radius", "lat"]],
         table.loc["x", ["resultant_length", "cap89_radius", "lat"]],
         rtol=0.02,
     )
-    for summarise in (mean_direction, summary):  # a name with a slip of the pen
+    for summarise in (mean_direction, summary):  # a misspelled name
         with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* are x, axis"):
             summarise(idata, "axis", axial="axes")
-    # Axes in chains that sit on opposite sides have converged; directions have not.
+    # Chains on opposite sides have converged for axes, but not for directions.
     x[0] *= -1
     opposite = az.from_dict({"posterior": {"x": x}})
     assert summary(opposite, axial=True, hdr=False)["r_hat_max"].item() < 1.05
@@ -261,9 +261,9 @@ def test_density_integrates_to_one(rng, kappa, axial):
 def test_density_is_near_the_true_density(rng):
     angle = np.linspace(-np.pi, np.pi, 200)
     grid = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-    law = np.exp(3 * np.cos(angle)) / (2 * np.pi * i0(3.0))
+    exact = np.exp(3 * np.cos(angle)) / (2 * np.pi * i0(3.0))
     found = kernel_density(von_mises_fisher(rng, np.array([1.0, 0.0]), 3.0, 20_000))(grid)
-    assert np.abs(found - law).max() < 0.08 * law.max()
+    assert np.abs(found - exact).max() < 0.08 * exact.max()
 
 
 def test_repeated_draws_do_not_narrow_the_kernels(rng):
@@ -273,7 +273,7 @@ def test_repeated_draws_do_not_narrow_the_kernels(rng):
 
 
 def shortest_arc(turn, count):
-    """The definition, by trying every draw as a beginning."""
+    """The definition, with every draw as the lower end."""
     widths = [np.sort((turn - begin) % (2 * np.pi))[count - 1] for begin in turn]
     return min(widths)
 
@@ -348,7 +348,7 @@ def test_summary_of_angles_around_the_discontinuity(idata):
     table = summary(tree, angles="angle")
     assert table["r_hat_max"].item() < 1.05
     same = summary(idata, "angle", angles="angle")
-    np.testing.assert_allclose(table, same, rtol=1e-3)  # R-hat feels ties of rounded numbers
+    np.testing.assert_allclose(table, same, rtol=1e-3)  # R-hat depends on ties of rounded numbers
 
 
 def test_summary_merges_with_that_of_arviz(idata):
@@ -450,35 +450,35 @@ def test_error_messages_name_remedies(rng):
     draws = az.from_dict({"posterior": {"x": x, "gap": gap, "angle": x[..., 0]}})
     with pytest.raises(ValueError, match=r"none of these, since 2 of its draws are not finite"):
         summary(draws, "gap")
-    with pytest.raises(ValueError, match="a sum of one") as told:
+    with pytest.raises(ValueError, match="a sum of one") as found:
         simplex_summary(draws)
-    assert "angles=" not in str(told.value)
-    with pytest.raises(ValueError, match="should be a direction or frame") as told:
+    assert "angles=" not in str(found.value)
+    with pytest.raises(ValueError, match="should be a direction or frame") as found:
         mean_direction(draws, "angle")
-    assert "angles=" not in str(told.value)
+    assert "angles=" not in str(found.value)
 
 
 def test_too_few_draws_for_a_probability_warn(rng):
-    """Of eight draws the largest holds one more with a probability of 8/9, below 90 %."""
+    """The maximum of eight draws exceeds another draw with probability 8/9, below 90 %."""
     for n, warns in ((1, True), (8, True), (9, False)):
         x = unit(rng.normal([0.0, 0.0, 9.0], 1.0, size=(n, 3)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             credible_cap(x, ci_prob=0.9)
             hdi(np.arctan2(x[:, 0], x[:, 2]), ci_prob=0.9)
-        told = [str(each.message) for each in caught if "too few" in str(each.message)]
-        assert len(told) == (2 if warns else 0)
-        assert all(f"{n} draws are too few for 90 %: take at least 9" in each for each in told)
+        found = [str(each.message) for each in caught if "too few" in str(each.message)]
+        assert len(found) == (2 if warns else 0)
+        assert all(f"{n} draws are too few for 90 %: take at least 9" in each for each in found)
 
 
 def test_direction_along_an_axis_is_not_a_simplex(rng):
-    """The corner (0, 0, 1) in every draw has length one as well as a sum of one."""
+    """The vertex (0, 0, 1) has both norm one and sum one."""
     pole = np.broadcast_to([0.0, 0.0, 1.0], (2, 50, 3))
     mixed = np.where(rng.random((2, 50, 1)) < 0.5, pole, 1 / 3)
     idata = az.from_dict({"posterior": {"pole": pole.copy(), "share": mixed}})
     assert direction_variables(idata) == {"pole": "direction", "share": "simplex"}
-    told = idata.posterior["pole"].assign_attrs(manifold="simplex")
-    assert classify_variable(told) == "simplex"
+    found = idata.posterior["pole"].assign_attrs(manifold="simplex")
+    assert classify_variable(found) == "simplex"
 
 
 def test_vectors_as_angles_raise(rng):

@@ -56,12 +56,12 @@ def test_distribution_of_the_colatitude(d):
 
 @pytest.mark.parametrize("d", [3, 5])
 def test_statistics_are_rotation_invariant_and_independent_of_other_samples(d):
-    """A turn of the data changes no statistic, nor do samples beside it."""
+    """Rotations of the data and other samples of a batch do not change the statistics."""
     rng = np.random.default_rng(7)
     x = draw_von_mises_fisher(rng, np.eye(d)[0], 8.0, (3, 25))
     alone = np.array([_statistics(each) for each in x])
     np.testing.assert_allclose(_statistics(x), alone, rtol=1e-12)
-    # A turn that keeps the second axis, about which the two-variable test takes its angles.
+    # A rotation that keeps the second axis, about which the two-variable test measures angles.
     turned = x @ rotation_between_first_and_last(d)
     np.testing.assert_allclose(_statistics(turned)[:, :2], alone[:, :2], rtol=1e-9)
 
@@ -91,7 +91,7 @@ def test_levels(d):
 
 @pytest.mark.parametrize("d", [3, 5])
 def test_power_against_an_elliptical_distribution(d):
-    """Normal vectors around a pole, three times as wide one way."""
+    """Normal vectors around a pole, with three times the sd in one direction."""
     rng = np.random.default_rng(7)
     y = rng.normal(size=(150, d)) * 0.1
     y[:, 0] *= 4.0

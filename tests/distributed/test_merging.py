@@ -39,7 +39,7 @@ def test_directions_merge_to_the_product():
     np.testing.assert_allclose(np.linalg.norm(merged, axis=1), 1.0)
     product = sum(kappa * mu for mu, kappa in DIRECTIONS)
     assert z_scores(merged, exact_directions(product)).max() < 5
-    # the average of draws, with the concentrations of both, is no product
+    # averaged draws do not have the distribution of the product
     assert z_scores(merged, exact_directions(1.3 * product)).max() > 5
 
 
@@ -58,7 +58,7 @@ def directions_with_sds(first, second, n=2000):
 
 
 def test_anisotropic_shards_warn():
-    """Draws are merged to .062 where the product of the shards has .033: a warning says so."""
+    """Merged draws have sd .062 where the product has .033: a warning is issued."""
     shards = [directions_with_sds(0.12, 0.0345), directions_with_sds(0.0345, 0.12)]
     with pytest.warns(UserWarning, match=r"shard \d have an sd 3\.5 times as large .* too wide"):
         merged = merge_directions(shards, 20_000, random_seed=1)

@@ -1,4 +1,4 @@
-"""Chains over shards draw from the posterior of all rows, on any workers and after lost ones."""
+"""Sampling with shards: posterior of all rows, any number of workers, lost workers."""
 
 import functools
 import sys
@@ -22,7 +22,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
 KEPT = {}
-"""Shards that were compiled before, of those tests that say nothing of compilation."""
+"""Compiled shards, shared by tests that do not depend on compilation."""
 
 
 def step_of(kind=pg.SGGMC, **arguments):
@@ -34,7 +34,7 @@ def drawn(client, step=None, **arguments):
     model, shards, *_ = sorted_regression()
     arguments = {"draws": 30, "tune": 60, "chains": 2, "random_seed": 5} | arguments
     with pytest.MonkeyPatch.context() as patch:
-        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # as no test here rests on it
+        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # irrelevant for these tests
         patch.setattr(gradient_noise, "SETTINGS", few_pairs)
         return pg.distributed.sample(
             model, step or step_of(), client, shards=shards, **arguments, **QUIET
@@ -67,7 +67,7 @@ def test_posterior_of_heterogeneous_shards_is_that_of_all_rows(kind):
 
 
 def test_heterogeneous_shards_without_conducive_gradients_warn(caplog):
-    """The draws are off, and a warning says so."""
+    """The draws are biased, and a warning is issued."""
     *_, mean, covariance = sorted_regression()
     step = step_of(pg.SGLD, step_size=1e-4)
     idata = drawn(InlineClient(), step, draws=300, conducive=False)
@@ -88,7 +88,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
 
 @pytest.mark.parametrize("method", [slow("expand"), slow("configure"), "visit"])
 def test_lost_workers_do_not_change_draws(undisturbed, method, caplog):
-    """Their shards are loaded again elsewhere, and chains go on from their last states."""
+    """Their shards are loaded on other workers, and chains continue from their last states."""
     client = InlineClient(
         2, lose={("inline://0", method): 2 if method == "visit" else 1}, kept=KEPT
     )
@@ -145,7 +145,7 @@ def test_variables_that_depend_on_rows_are_omitted():
 
 
 def sorted_counts():
-    """Labels, and numbers with exposures, all sorted: model, shards and exact posteriors."""
+    """Labels and counts with exposures, all sorted: model, shards and exact posteriors."""
     rng = np.random.default_rng(3)
     n = sum(SIZES)
     labels, times = np.sort(rng.choice(3, size=n, p=[0.24, 0.4, 0.36])), rng.gamma(2.0, size=n)
@@ -163,16 +163,16 @@ def sorted_counts():
 
 
 def test_counts_of_heterogeneous_shards_have_the_posterior_of_all_rows():
-    """Labels and Poisson numbers are the surrogates themselves: nothing is left but the draws."""
+    """For labels and Poisson counts the surrogates are exact."""
     model, shards, exact = sorted_counts()
     step = step_of(pg.SCIR, minibatch=["z", "t", "y"], n_steps=1, control_variates=True)
     arguments = {"shards": shards, "chains": 2, "tune": 60, "draws": 1000, "random_seed": 2}
     with pytest.raises(ValueError, match=r"leave conducive= out, or control_variates="):
         pg.distributed.sample(model, step, InlineClient(), **arguments, **QUIET, conducive=False)
     idata = pg.distributed.sample(model, step, InlineClient(2), **arguments, **QUIET)
-    for name, law in exact.items():
-        draws, sd = idata.posterior[name], np.sqrt(law.var())
-        assert np.abs((draws.mean(("chain", "draw")) - law.mean()) / sd).max() < 0.1
+    for name, posterior in exact.items():
+        draws, sd = idata.posterior[name], np.sqrt(posterior.var())
+        assert np.abs((draws.mean(("chain", "draw")) - posterior.mean()) / sd).max() < 0.1
         assert np.abs(draws.std(("chain", "draw")) / sd - 1).max() < 0.05
     assert idata["shards"]["shift"].max() < 1e-6
 
@@ -236,7 +236,7 @@ def test_variables_left_to_other_steps_raise():
 
 
 def test_step_method_equals_its_class_with_arguments(undisturbed):
-    """Made in the model, as `pymc.sample` takes it, with the rows that this has."""
+    """Constructed in the model, as for `pymc.sample`, with the rows of the model."""
     model = sorted_regression()[0]
     with model:
         step = step_of(batch_size=3)()
@@ -247,7 +247,7 @@ def test_step_method_equals_its_class_with_arguments(undisturbed):
 
 
 def test_total_size_in_the_model_raises():
-    """It would count in every shard, whatever rows this has."""
+    """It would apply to every shard."""
     _, shards, *_ = sorted_regression()
     with pm.Model() as model:
         x, y = pm.Data("x", shards[0]["x"]), pm.Data("y", shards[0]["y"])
@@ -258,7 +258,7 @@ def test_total_size_in_the_model_raises():
 
 
 def test_rows_that_are_not_named_raise():
-    """They would not be taken in minibatches."""
+    """They would not be part of minibatches."""
     with pm.Model() as model:
         x, y = (pm.Data(name, np.zeros(3)) for name in "xy")
         pm.Normal("outcome", x * pm.Normal("beta"), observed=y)
@@ -269,7 +269,7 @@ def test_rows_that_are_not_named_raise():
 
 @pytest.mark.parametrize("rows", [np.full(30, 0.5), np.full(30, 2**40), np.full(30, np.nan)])
 def test_values_that_a_container_cannot_represent_raise(rows):
-    """Rows without a fraction are taken."""
+    """Integer-valued floats are converted."""
     with pm.Model() as model:
         counts = pm.Data("counts", np.zeros(3, dtype="int32"))
         pm.Poisson("seen", pm.HalfNormal("rate"), observed=counts)

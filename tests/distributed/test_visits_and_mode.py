@@ -35,7 +35,7 @@ def test_tuning_ends_at_the_right_draw():
 
 
 def test_hessian_includes_the_curvature_of_the_sphere():
-    """A von Mises–Fisher density κ μ·x has the precision κ along the sphere, and none across."""
+    """A von Mises–Fisher density κ μ·x has precision κ in tangent directions."""
     product = Product([("mu", Sphere(3), 1)])
     pole, kappa = np.array([0.0, 0.6, 0.8]), 50.0
     expansion = Expansion(0.0, kappa * pole, np.zeros((3, 3)))
@@ -66,9 +66,9 @@ def test_mode_of_a_normal_density_and_a_direction_is_found():
 
 
 def test_shift_is_that_of_the_mean():
-    """Two normal densities, one sd of their mixture's mean to the left and to the right."""
+    """Two normal densities shifted by one sd of the posterior to the left and to the right."""
     covariance = np.array([[4.0, 0.0], [0.0, 0.25]])
-    places = np.random.default_rng(1).normal(size=(5, 2))
+    points = np.random.default_rng(1).normal(size=(5, 2))
     means = np.array([[2.0, 0.0], [-2.0, 0.0]])
-    gradients = -(places - means[:, None]) @ np.linalg.inv(covariance)
+    gradients = -(points - means[:, None]) @ np.linalg.inv(covariance)
     np.testing.assert_allclose(gradient_shifts(gradients, [0.5, 0.5], covariance), [1.0, 1.0])

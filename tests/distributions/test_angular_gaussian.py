@@ -37,7 +37,7 @@ def test_density_integrates_to_one(name):
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize("mode", [slow("FAST_COMPILE"), None])
 def test_draws_have_the_moments_of_the_density(name, mode):
-    """The density is a closed form, the draws are normal vectors: nothing is shared."""
+    """The density has a closed form, the draws are normal vectors: independent implementations."""
     draws = pm.draw(FAMILY[name](size=40_000), random_seed=7, mode=mode)
     np.testing.assert_allclose(np.linalg.norm(draws, axis=-1), 1.0, rtol=1e-13)
     x, weight = sphere()
@@ -118,7 +118,7 @@ GAMMA = np.array([-0.7, 1.2])
 
 
 def covariance(mu, gamma):
-    """V by Paine, Preston, Tsagris and Wood, letter by letter."""
+    """V by the formulas of Paine, Preston, Tsagris and Wood."""
     radius = np.hypot(mu[1], mu[2])
     xi1 = np.array([-(radius**2), mu[0] * mu[1], mu[0] * mu[2]]) / radius / np.linalg.norm(mu)
     xi2 = np.array([0.0, -mu[2], mu[1]]) / radius
@@ -129,9 +129,9 @@ def covariance(mu, gamma):
     return np.linalg.inv(inverse)
 
 
-@pytest.mark.parametrize(("length", "excess"), cross([1.0, 0.01, 20.0], [1.0, 0.0, 10.0]))
-def test_esag_is_a_projected_normal_distribution(length, excess):
-    x, mu, gamma = unit_vectors(50, 3), length * MU, excess * GAMMA
+@pytest.mark.parametrize(("length", "eccentricity"), cross([1.0, 0.01, 20.0], [1.0, 0.0, 10.0]))
+def test_esag_is_a_projected_normal_distribution(length, eccentricity):
+    x, mu, gamma = unit_vectors(50, 3), length * MU, eccentricity * GAMMA
     found = log_density(ESAG.dist(mu, gamma), x)
     expected = log_density(ProjectedNormal.dist(mu, covariance(mu, gamma)), x)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
@@ -169,13 +169,13 @@ def test_gradients(mu):
     slopes = central_differences(lambda v: function(mu, v)[0], GAMMA)
     np.testing.assert_allclose(in_shape, slopes, rtol=1e-6, atol=1e-6)
     assert np.isfinite(in_mean).all()
-    if mu.any():  # at zero the axes turn with the direction from which it is approached
+    if mu.any():  # at zero the axes depend on the direction of the limit
         slopes = central_differences(lambda v: function(v, GAMMA)[0], mu)
         np.testing.assert_allclose(in_mean, slopes, rtol=1e-6, atol=1e-6)
 
 
 def test_gradients_are_finite_on_the_axes():
-    """At the mean itself, opposite to it, and with the mean at the pole of its own axes."""
+    """At the mean, opposite to it, and with the mean at the pole of the axes."""
     mean, shape = pt.dvector("mean"), pt.dvector("shape")
     x = pt.dvector("x")
     function = pytensor.function(

@@ -1,4 +1,4 @@
-"""Watson, Bingham, Kent and Fisher–Bingham: densities, draws, life in a PyMC model."""
+"""Watson, Bingham, Kent and Fisher–Bingham: densities, draws, model integration."""
 
 import inspect
 
@@ -109,7 +109,7 @@ def test_batched_parameters_equal_a_loop():
 
 
 def test_gradients_in_all_parameters():
-    """Against differences of the log-density itself; A moves symmetrically."""
+    """Against finite differences of the log-density with symmetric changes of A."""
     mu, kappa, beta = pt.dvector("mu"), pt.dscalar("kappa"), pt.dscalar("beta")
     matrix, major = pt.dmatrix("A"), pt.dvector("major")
     inputs = [mu, major, kappa, beta, matrix]
@@ -262,7 +262,7 @@ def test_rows_have_their_own_parameters():
     np.testing.assert_allclose(np.abs(np.sum(x * mu, axis=-1)), 1.0, atol=1e-6)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FAMILY)

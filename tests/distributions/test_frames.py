@@ -16,7 +16,7 @@ def log_sphere_area(dim):
 
 @pytest.mark.parametrize(("n", "p"), [(1, 1), (2, 1), (2, 2), (3, 3), (5, 2), (40, 1), (100, 20)])
 def test_the_volume_is_a_product_of_spheres(n, p):
-    """Column after column on smaller spheres; each rotation of two columns is longer by √2."""
+    """A product over columns on spheres; each rotation of two columns has a factor √2."""
     expected = sum(log_sphere_area(n - r) for r in range(p)) + p * (p - 1) / 4 * np.log(2)
     volume = log_stiefel_volume(n, p).eval(mode="FAST_COMPILE")
     assert volume == pytest.approx(expected, rel=1e-13)
@@ -31,7 +31,7 @@ def draws():
 
 
 def test_compiled_draws_agree_with_numpy():
-    """Also of square matrices, where little of the last column is left across those before it."""
+    """Including square matrices, whose last column is determined by the others."""
     frames = [UniformStiefel.dist(shape=(200, *size)) for size in ((4, 3), (6, 6))]
     modes = ("NUMBA", "FAST_COMPILE")
     for compiled, interpreted in zip(

@@ -1,4 +1,4 @@
-"""The hinge pseudo-likelihoods: values, subgradients, draws, life in a PyMC model."""
+"""The hinge pseudo-likelihoods: values, subgradients, draws, model integration."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from tests.grids import slow
 
 MODES = ["NUMBA", slow("CVM"), slow("JAX")]
 SCORES = np.array([[1.0, 1.0, 1.0], [0.0, 0.0, -2.0], [3.0, 3.0, 4.0], [2.0, 2.0, -1.0]])
-"""Rows with ties: of all, of label and rival, of two rivals at the kink, of label and rival."""
+"""Rows with ties: of all scores, of label and rival, and of two rivals at the kink."""
 
 
 def evaluate(variable, **kwargs):
@@ -119,7 +119,7 @@ def test_binary_gradient_also_at_the_kink(mode):
     if mode == "JAX":
         pytest.importorskip("jax")
     y = np.array([1, 1, 1, -1, -1, -1])
-    s = y * np.array([0.2, 0.5, 0.7, 0.2, 0.5, 0.7])  # before, at and behind the kink
+    s = y * np.array([0.2, 0.5, 0.7, 0.2, 0.5, 0.7])  # below, at and above the kink
     gradient = compile_gradient(Hinge, s.shape, y, mode, cost=3.0, margin=0.5)
     np.testing.assert_array_equal(gradient(s), [3.0, 0.0, 0.0, -3.0, 0.0, 0.0])
 
@@ -139,7 +139,7 @@ def test_multiclass_gradient_at_ties_is_a_subgradient(mode):
             here = multiclass_loss(label, s, 2.0, 1.0)
             there = multiclass_loss(label, s + directions, 2.0, 1.0)
             assert np.all(there >= here + directions @ g - 1e-12)
-            # The weights of the rivals are those of a convex combination.
+            # The weights of the rivals form a convex combination.
             rivals = np.delete(g, label)
             assert np.all(rivals >= 0)
             assert rivals.sum() == -g[label]
@@ -147,7 +147,7 @@ def test_multiclass_gradient_at_ties_is_a_subgradient(mode):
 
 
 def test_gradient_of_a_maximum_is_not_a_subgradient_at_ties():
-    """What the choice of one rival is for: the test above finds the obvious formula out."""
+    """The test above detects the gradient of a maximum, hence the choice of one rival."""
     s = pt.dvector("s")
     loss = pt.maximum(0.0, 1.0 + pt.max(s[1:]) - s[0])
     gradient = evaluate(pt.grad(loss, s), inputs_to_values={s: np.ones(3)})
@@ -213,7 +213,7 @@ def test_probabilities_in_numpy_are_those_of_the_log_density():
     np.testing.assert_allclose(probability_of_plus_one(s, 1.3, 0.6), expected, rtol=1e-12)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_minibatch_of_integers_raises(data):
         batch, labels = pm.Minibatch(X, y, batch_size=6)
         with pytest.raises(TypeError, match=r"of 'label' to it as y.astype\(float\)"):
             Hinge("label", batch @ np.ones(2), observed=labels, total_size=60)
-        with pytest.raises(TypeError):  # what the check is for
+        with pytest.raises(TypeError):  # the reason for the check
             pm.Bernoulli("other", 0.5, observed=labels, total_size=60)
 
 
@@ -327,7 +327,7 @@ def test_single_precision():
             assert evaluate(density) == -0.75
 
 
-# Refusals -------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -426,7 +426,7 @@ def test_single_score_raises():
 
 @pytest.mark.parametrize("argument", ["cost", "margin"])
 def test_random_cost_or_margin_warns(argument):
-    """Without its normaliser the pseudo-likelihood is largest where there is no loss."""
+    """Without a normalizing constant the pseudo-likelihood is largest at zero loss."""
     with pm.Model():
         free = pm.HalfNormal("free")
         score = pm.Normal("w") * np.array([1.0, -2.0])

@@ -1,4 +1,4 @@
-"""Matrix Bingham and matrix angular central Gaussian: densities, exact draws, life in a model."""
+"""Matrix Bingham and matrix angular central Gaussian: densities, exact draws, model integration."""
 
 import numpy as np
 import pymc as pm
@@ -29,7 +29,7 @@ COV = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.2], [0.0, 0.2, 0.3]])
 
 
 def statistics(frames):
-    """Products of all entries: columns are axes, so that the entries themselves have mean zero."""
+    """Products of all entries: columns are axes, so that the entries have mean zero."""
     flat = frames.reshape(len(frames), -1)
     i, j = np.triu_indices(flat.shape[1])
     return flat[:, i] * flat[:, j]
@@ -55,7 +55,7 @@ CASES = {
 
 
 SOME_CASES = by_default(["3 × 2, order and sign of b", "2 × 2", "no weights"], of=CASES)
-"""A density of each set of frames, with weights of both signs, and without any."""
+"""Parameters for each set of frames, with weights of both signs, and zero weights."""
 
 
 @pytest.mark.parametrize("case", SOME_CASES)
@@ -82,7 +82,7 @@ def test_moments_detect_a_missing_rejection_step(monkeypatch):
 
 @pytest.mark.parametrize("n", [3, 5])
 def test_the_envelope_is_above_the_density(n):
-    """At random frames, and at those of eigenvectors, where it is nearly reached."""
+    """At random frames, and at frames of eigenvectors, where the bound is nearly attained."""
     rng = np.random.default_rng(1)
     a = np.sort(rng.normal(size=n))[::-1] * 4.0
     frames = np.linalg.qr(rng.normal(size=(5000, n, 2)))[0]
@@ -109,7 +109,7 @@ def test_one_column_is_bingham():
 
 
 def test_two_columns_in_three_dimensions_are_a_bingham_axis():
-    """Equal b: tr XᵀAX = tr A − yᵀAy for the axis y across both columns."""
+    """Equal b: tr XᵀAX = tr A − yᵀAy for the axis y orthogonal to both columns."""
     sample = draw_matrix_bingham(np.random.default_rng(1), A3, [2.0, 2.0], (4000,))
     across = np.cross(sample[..., 0], sample[..., 1])
     axes = pm.draw(Bingham.dist(-2.0 * A3, size=4000), random_seed=3, mode="FAST_COMPILE")
@@ -141,7 +141,7 @@ def test_the_density_of_more_rows_is_the_trace_over_the_volume():
 
 @pytest.mark.parametrize("ties", [slow(False), True])
 def test_gradients_are_away_from_the_mean(ties):
-    """Of a statistic at the frame less its mean, at equal eigenvalues and weights too."""
+    """The gradient is a statistic minus its mean, also for equal eigenvalues and weights."""
     A, weights = (np.diag([2.0, 2.0, 0.5]), np.ones(2)) if ties else (A3, np.array([2.0, -1.0]))
     matrix, b = pt.tensor("matrix", shape=(3, 3)), pt.tensor("b", shape=(2,))
     frames, measure = frames_by_quadrature()
@@ -235,7 +235,7 @@ def test_central_gaussian_has_mass_one_and_its_moments():
 
 @pytest.mark.parametrize("columns", [1, 2])
 def test_constant_of_a_dynamic_number_of_weights(columns):
-    """Data containers have no static shape; of several columns in four dimensions none is known."""
+    """Data containers have no static shape; with four rows there is no constant."""
     A = np.diag([2.0, 1.0, 0.0, -3.0])
     b = np.array([2.0, -1.0])[:columns]
     x = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 4, 4)))[0][..., :columns]

@@ -112,7 +112,7 @@ def test_pm_draw_is_the_same_sampler():
 
 
 def interpreted(function=None, **_):
-    """Take the place of Numba's decorator."""
+    """Replace Numba's decorator."""
     return function if function else interpreted
 
 

@@ -1,4 +1,4 @@
-"""Power spherical and spherical Cauchy distributions: densities, draws, life in a model."""
+"""Power spherical and spherical Cauchy distributions: densities, draws, model integration."""
 
 from functools import cache
 
@@ -115,13 +115,13 @@ def test_gradients(case, mode):
     def turned(m):
         return logp(x, m / np.linalg.norm(m), numbers[1]).sum()
 
-    # Only what is tangent to the sphere is a derivative of the density.
+    # Only the tangential component is a derivative of the density.
     slopes = central_differences(turned, pole(4))
     np.testing.assert_allclose((along_mu - pole(4) * along_mu[-1]), slopes, rtol=1e-7, atol=1e-7)
 
 
 def test_accuracy_near_the_mean():
-    """1 + ρ² − 2ρ cos has no digits left here; the half-angle form has."""
+    """1 + ρ² − 2ρ cos cancels here; the half-angle form does not."""
     rho, angle = 1.0 - 1e-9, 3e-9
     x = np.array([np.sin(angle), 0.0, 1.0])
     expected = 2 * np.log((1 - rho) * (1 + rho) / ((1 - rho) ** 2 + rho * angle**2))
@@ -165,7 +165,7 @@ def test_draws_have_the_distribution(case, backend, d):
 
 
 def test_mutants_of_draws_are_detected():
-    """A concentration one tenth off, a Möbius map that is not squared, and a mean not turned to."""
+    """A concentration with an error of 10 %, a wrong Möbius map, and a missing rotation."""
     mu = unit_vectors(4)
     _, _, power = angle_distribution(PowerSpherical, pole(4), 12.0)
     _, _, cauchy = angle_distribution(SphericalCauchy, pole(4), 0.5)
@@ -211,7 +211,7 @@ def test_invalid_parameters_of_draws_raise(case, backend):
         draw(1, 2, np.ones(3), 0.5)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 def test_model_integration(case):
@@ -229,7 +229,9 @@ def test_model_integration(case):
     m = point["mean_unitvector__"] / np.linalg.norm(point["mean_unitvector__"])
     p = special.expit(0.2)
     expected = logp(m, pole(3), numbers[1]) + logp(x, m, p).sum() + np.log(6 * p * (1 - p))
-    assert density(point) == pytest.approx(expected, rel=1e-8)  # PyMC's Beta knows ten digits
+    assert density(point) == pytest.approx(
+        expected, rel=1e-8
+    )  # PyMC's Beta is accurate to ten digits
 
 
 def test_support_point_is_the_mean(case):

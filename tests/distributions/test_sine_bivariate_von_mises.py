@@ -73,7 +73,7 @@ def constant_by_jax(pairs):
 
 
 def test_jax_agrees(constant):
-    """With a fixed number of terms; where they are too few there is no number."""
+    """With a fixed number of terms; NaN if they do not suffice."""
     pytest.importorskip("jax")
     *found, too_few = in_its_own_process(constant_by_jax, [*PAIRS, (1e5, 1e5, 0.5)])
     for pair, by_jax in zip(PAIRS, found, strict=True):
@@ -135,7 +135,7 @@ def test_pairs_have_the_distribution(backend, pair):
 
 
 def test_mutants_of_pairs_are_detected():
-    """A sign of the interaction, and a first angle that knows nothing of it."""
+    """A wrong sign of the interaction, and a first angle independent of it."""
     x = numpy_draws(SineBivariateVonMises.rv_op)(7, 10_000, np.zeros(2), np.array([1, 2.0]), 3.0)
     assert min(pair_p_values(x, 1.0, 2.0, -3.0)) < 1e-6
     rng = np.random.default_rng(7)
@@ -146,7 +146,7 @@ def test_mutants_of_pairs_are_detected():
 @pytest.mark.parametrize("k1", [0.0, 1.0, 300.0, 1e5])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, 1.1, 10.0])
 def test_acceptance_rate_of_proposals(k1, ratio):
-    """One of five is accepted, for every shape of the density."""
+    """The acceptance rate is at least 20 % for every shape of the density."""
     k2 = max(4.0 * k1, 2.0)
     lam = ratio * max(np.sqrt(k1 * k2), 1.0)
     rng, n = np.random.default_rng(7), 2_000

@@ -122,7 +122,7 @@ def test_backends_agree(mode):
 
 
 def test_hessian_against_the_definition():
-    """The gradients written by hand have the right gradients of their own."""
+    """The hand-written gradients have correct derivatives."""
     theta, beta = pt.tensor("theta", shape=(D, K)), pt.tensor("beta", shape=(K, V))
     direction = np.random.default_rng(2).normal(size=(K, V))
     products = []
@@ -148,7 +148,7 @@ def products_with_words(function):
 
 
 def test_gradients_use_few_products_with_the_words():
-    """Documents enter two products; no (documents, words) array is computed for a mean."""
+    """The documents enter two products; no (documents, words) array of means is computed."""
     theta, beta = pt.tensor("theta", shape=(4, D, K)), pt.tensor("beta", shape=(K, V))
     documents = pt.tensor("documents", shape=(D, V))
     density = SphericalAdmixture.logp(documents, theta, beta, pt.as_tensor(30.0))

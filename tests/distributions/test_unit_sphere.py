@@ -159,7 +159,7 @@ def test_derivative_of_the_matrix(kind):
     total = (weights * rotation_to(mu, kind)).sum()
     function = pytensor.function([mu], [total, pt.grad(total, mu)], mode="FAST_COMPILE")
     for point in unit_vectors(3, 4):
-        # Turning along the sphere: what leaves it is no matter.
+        # Along the sphere; the normal component is irrelevant.
         tangents = np.linalg.svd(point[None])[2][1:]
         for tangent in tangents:
             up, down = (
@@ -172,7 +172,7 @@ def test_derivative_of_the_matrix(kind):
 
 
 def test_density_is_equivariant_under_the_rotation():
-    """As in a regression: the mean near the pole, turned to an overall mean."""
+    """As in a regression with directions near the pole, rotated to a mean direction."""
     local, overall, x = unit_vectors(3, seed=4), unit_vectors(3), unit_vectors(5, 3, seed=2)
     matrix = rotation_to(overall)
     turned = log_density(VonMisesFisher.dist(matrix @ local, 4.0), x)

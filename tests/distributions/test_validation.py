@@ -1,4 +1,4 @@
-"""Arguments that PyMC would pass over: unknown ones, and shapes that contradict parameters."""
+"""Arguments that PyMC ignores: unknown ones, and shapes that are inconsistent with parameters."""
 
 import numpy as np
 import pymc as pm

@@ -1,4 +1,4 @@
-"""The von Mises–Fisher distribution: density, gradients, exact draws, life in a PyMC model."""
+"""The von Mises–Fisher distribution: density, gradients, exact draws, model integration."""
 
 import subprocess
 import sys
@@ -109,7 +109,7 @@ def test_density_is_rotation_equivariant():
      ((4,), (), (2, 6, 4)), ((3, 4), (3,), (6, 1, 4)), ((1, 4), (1,), (2, 6, 4))],
 )  # fmt: skip
 def test_gradients_against_closed_form(mu_shape, kappa_shape, x_shape):
-    """Every way the inner products may be arranged gives the same derivatives."""
+    """All shapes of the inner products give the same derivatives."""
     mu = pt.tensor("mu", shape=mu_shape)
     kappa = pt.tensor("kappa", shape=kappa_shape)
     x = pt.tensor("x", shape=x_shape)
@@ -169,15 +169,15 @@ def angles_to(mu, x):
 
 def exact_angle_cdf(d, kappa):
     """Return the distribution function of the angle, from its density by quadrature."""
-    spread = np.sqrt((d + 60.0) / (kappa + 1.0))
-    grid = np.linspace(0.0, min(np.pi, 3.0 * spread), 40_001)
+    scale = np.sqrt((d + 60.0) / (kappa + 1.0))
+    grid = np.linspace(0.0, min(np.pi, 3.0 * scale), 40_001)
     density = np.exp(-2.0 * kappa * np.sin(grid / 2.0) ** 2) * np.sin(grid) ** (d - 2)
     cumulative = integrate.cumulative_simpson(density, x=grid, initial=0.0)
     return lambda angle: np.interp(angle, grid, cumulative / cumulative[-1])
 
 
 def z_of_mean_cosine(mu, kappa, x):
-    """Return how many standard errors the mean of 1 - mu·x is from its exact value."""
+    """Return the error of the mean of 1 - mu·x in standard errors."""
     d, n = mu.shape[-1], len(x)
     deficits = np.sum((x - mu) ** 2, axis=-1) / 2.0
     exact = 1.0 - mean_resultant_length(d, kappa)
@@ -246,7 +246,7 @@ def test_draws_in_many_dimensions(draw, kappa):
 
 
 def test_each_row_has_its_own_mean_and_concentration():
-    """Rows do not get mixed up: each has its own mean and its own concentration."""
+    """Each row has its own mean and concentration."""
     n = 50_000
     for d in (2, 3, 6):
         mu = unit_vectors(n, d)
@@ -277,7 +277,7 @@ def test_invalid_parameters_of_draws_raise(mode, mu, kappa, message):
         pm.draw(VonMisesFisher.dist(mu, kappa), mode=mode, random_seed=1)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -399,7 +399,7 @@ def test_single_precision():
         assert evaluate(density) == pytest.approx(expected, rel=1e-5)
 
 
-# Refusals -------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mu", "kappa"), [([0.6, 0.6], 1.0), ([0.6, 0.8], -0.1), ([np.nan, 0], 1)])

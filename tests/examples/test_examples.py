@@ -1,4 +1,4 @@
-"""Every example loads, and the main parts of those of the first paper run, on small problems."""
+"""Examples load, and those of the SGGMC paper run on small problems."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ EXAMPLES = script_paths("examples")
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    """Compile nothing: the draws are few."""
+    """Run without compilation."""
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 
@@ -30,7 +30,7 @@ def example(name):
 
 @pytest.fixture
 def corpus():
-    """A few documents about a few words."""
+    """A small corpus."""
     rng = np.random.default_rng(1)
     rows = rng.gamma(0.5, size=(30, 12))
     rows = sparse.csr_matrix(rows / np.linalg.norm(rows, axis=1, keepdims=True))
@@ -164,7 +164,7 @@ def test_topics_of_20news_on_its_data(monkeypatch, data_home):
 
 @pytest.mark.slow
 def test_topic_features(monkeypatch, capsys):
-    """Texts of two groups with words of their own."""
+    """Texts of two groups with disjoint vocabularies."""
     module = example("topic_features")
     rng, groups = np.random.default_rng(1), np.tile(["one", "other"], 20)
     rates = np.where(groups[:, np.newaxis] == "one", [6.0] * 4 + [0.3] * 4, [0.3] * 4 + [6.0] * 4)

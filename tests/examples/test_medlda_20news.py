@@ -1,4 +1,4 @@
-"""The example of topics that tell labels apart, on texts of two and three kinds."""
+"""The MedLDA examples on texts of two and three classes."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.examples.scripts import ROOT, load
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Files as the example reads them, with few texts of few words."""
+    """Small data files of the example."""
     rng = np.random.default_rng(1)
     folder = tmp_path_factory.mktemp("data")
     words = np.array(["the", *(f"word{i}" for i in range(19))])

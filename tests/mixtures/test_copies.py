@@ -1,4 +1,4 @@
-"""Mixtures of directions say where chains begin, and their copies begin there as well."""
+"""Initial values of mixtures of directions, and of their copies."""
 
 import numpy as np
 import pymc as pm
@@ -17,7 +17,7 @@ from tests.copies import (
 
 POINTS, _ = make_vmf_mixture(np.eye(3), 50.0, 60, random_seed=1)
 
-# Each model, a value of one of its variables, and the variables that begin at no draws.
+# Each model, a value of one of its variables, and the variables whose initial values are not draws.
 MODELS = {
     "vmf_mixture": (lambda: vmf_mixture(POINTS, 3), {"kappa": np.ones(3)}, ["mu", "sticks"]),
     "sparse": (

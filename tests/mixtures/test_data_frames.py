@@ -1,4 +1,4 @@
-"""Data frames name rows and categories: mixtures have these coordinates."""
+"""Coordinates of mixtures of data frames."""
 
 import numpy as np
 import pandas as pd

@@ -69,15 +69,15 @@ def test_mutants_of_collapsed_gibbs_are_detected(part, edit, monkeypatch):
 
 @pytest.mark.parametrize(("batch_size", "n"), [(2, 6_000), slow(2, 12_000), slow(None, 12_000)])
 def test_slice_sampling_samples_partitions_exactly(exact, batch_size, n):
-    """Whether all rows are drawn at once or two at a time; draws depend on each other.
+    """With all rows, or two at a time; errors account for autocorrelation.
 
-    The wrong samplers below are off by 12 standard errors and more after 6,000 draws.
+    The mutants below have errors of at least 12 standard errors after 6,000 draws.
     """
     mixture = Mixture.from_arguments(COUNTS, BETA, PRIOR)
     chain = SliceChain(mixture, np.random.default_rng(1), batch_size)
     found, alpha = run(chain, n, 4 if batch_size is None else 8)
     often = np.flatnonzero(exact.p > 0.01)
-    seen = exact.places(found)[:, None] == often
+    seen = exact.indices(found)[:, None] == often
     assert len(often) > 15
     assert np.abs(by_batches(seen.astype(float), exact.p[often])).max() < 5
     assert abs(by_batches(alpha, exact.alpha)) < 4
@@ -121,7 +121,7 @@ def test_new_rows_have_the_exact_predictive_probability(exact):
 
 
 def test_dropped_clusters_are_predicted_by_the_prior():
-    """Weights that were left out count as clusters without rows."""
+    """Dropped weights count as clusters without rows."""
     idata = dp_categorical_gibbs(COUNTS, 1.0, BETA, draws=4, n_components=1, **QUIET)
     assert idata.posterior["topics"].shape == (1, 4, 1, 3)
     weight = idata.posterior["weights"].values[0, :, 0]
@@ -144,7 +144,7 @@ def test_log_probability_is_that_of_partition_and_tokens():
 
 @pytest.mark.parametrize("sampler", [dp_categorical_gibbs, dp_categorical_slice])
 def test_many_clusters_and_long_rows(sampler):
-    """More clusters than there is room for at first, rows whose probability is below 10⁻³⁰⁰."""
+    """More clusters than the initial capacity, and rows with probabilities below 10⁻³⁰⁰."""
     rows = np.kron(np.eye(40, dtype=int), np.full((1, 2), 150))
     idata = sampler(rows, (1.0, 1.0), 0.01, draws=20, tune=5, keep_assignments=True, **QUIET)
     assert (idata.posterior["n_clusters"] == 40).all()
@@ -220,7 +220,7 @@ def test_invalid_arguments_of_predictions_raise():
 
 
 def test_initialization_from_a_subsample_assigns_all_rows():
-    """Rows of two kinds; the clusters of a few of them hold the others after one pass."""
+    """Two kinds of rows; the clusters of a subsample contain all rows after one pass."""
     rows = np.repeat([[6, 5, 0, 0], [0, 0, 5, 5]], 50, axis=0)
     mixture = Mixture.from_arguments(rows, 0.1, 1.0)
     chain = initialize_clusters(mixture, np.random.default_rng(1), Start(20, 50))

@@ -1,4 +1,4 @@
-"""Splits and merges of clusters: alone they have the exact law of all partitions of five rows."""
+"""Split-merge proposals: exact posterior of partitions, mutants, counts and arguments."""
 
 import sys
 
@@ -20,7 +20,7 @@ MODULE = sys.modules[CollapsedChain.__module__]
 
 
 class ByProposalsAlone:
-    """A chain that never moves one row by itself; α is known."""
+    """A chain with split-merge proposals only, and fixed α."""
 
     alpha = 1.4
 
@@ -38,7 +38,7 @@ class ByProposalsAlone:
 
 def deviations(exact, found):
     often = np.flatnonzero(exact.p > 0.01)
-    return by_batches((exact.places(found)[:, None] == often).astype(float), exact.p[often])
+    return by_batches((exact.indices(found)[:, None] == often).astype(float), exact.p[often])
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def exact():
 
 def test_split_merge_proposals_sample_partitions_exactly(exact):
     found, _ = run(ByProposalsAlone(), 20_000, 3)
-    assert len(np.unique(exact.places(found))) > 45
+    assert len(np.unique(exact.indices(found))) > 45
     assert np.abs(deviations(exact, found)).max() < 5
 
 
@@ -84,11 +84,11 @@ def test_sweeps_with_proposals_sample_partitions_exactly():
 
 
 LONG = np.array([400.0, 300.0, 1.0])
-"""A row of tokens, the product of whose ratios no number holds."""
+"""A row of tokens whose product of ratios overflows."""
 
 
 def log_odds(kernel):
-    """What a kernel has for the row, less the exact number."""
+    """Difference of the kernel's log-odds from the exact value."""
     table = np.array([[1.0, 4000.0], [0.0, 3000.0], [700.0, 0.0]])
     totals, beta = table.sum(axis=0), np.array([0.01, 0.02, 0.03])
     expected = 0.0
@@ -138,7 +138,7 @@ KINDS = np.kron(np.eye(8, dtype=int), np.full((60, 2), 3))
 
 
 def test_splits_find_clusters_that_single_row_updates_do_not():
-    """All rows in one cluster, which no row leaves by itself: its likelihood would be worse."""
+    """All rows start in one cluster; moving a single row decreases the likelihood."""
     mixture = Mixture.from_arguments(KINDS, 0.5, 1e-6)
     lonely, divided = (CollapsedChain(mixture, np.random.default_rng(1), iter([n] * 20))
                        for n in (0, 10))  # fmt: skip
@@ -151,7 +151,7 @@ def test_splits_find_clusters_that_single_row_updates_do_not():
 
 
 def test_numbers_of_proposals():
-    """Two numbers are those before the first draw and after; a start has its own."""
+    """A pair sets the numbers during warm-up and after it; initialization has its own."""
     options = {"draws": 3, "tune": 2, "thin": 2, "keep_assignments": True} | QUIET
     plain, none, some, later = (
         dp_categorical_gibbs(NOISE, 1.0, 0.5, split_merge=number, **options)

@@ -1,4 +1,4 @@
-"""The stochastic slice sampler: exact with all rows and long steps, right on average elsewhere."""
+"""The stochastic slice sampler: exact with all rows and long steps, unbiased counts otherwise."""
 
 import sys
 
@@ -21,7 +21,7 @@ from tests.mutants import Mutant
 
 PARTS = sys.modules[StochasticSliceChain.__module__]
 FORGETFUL = 30.0
-"""A step after which SCIR has forgotten where it was: an exact draw given the counts."""
+"""Step size after which SCIR has forgotten its state: an exact draw given the counts."""
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,12 @@ def all_rows(prior, n, thin=4):
 
 def deviations(exact, found):
     often = np.flatnonzero(exact.p > 0.01)
-    return by_batches((exact.places(found)[:, None] == often).astype(float), exact.p[often])
+    return by_batches((exact.indices(found)[:, None] == often).astype(float), exact.p[often])
 
 
 @pytest.mark.parametrize("n", [6_000, slow(12_000)])
 def test_full_data_and_long_steps_sample_partitions_exactly(exact, n):
-    """The wrong samplers below are off by 50 standard errors and more after 6,000 draws."""
+    """The mutants below have errors of at least 50 standard errors after 6,000 draws."""
     found, alpha = all_rows(PRIOR, n)
     assert np.abs(deviations(exact, found)).max() < 5
     assert abs(by_batches(alpha, exact.alpha)) < 4
@@ -73,7 +73,7 @@ def test_mutants_of_the_concentration_are_detected(exact, edit, monkeypatch):
 
 
 def expanded_mean_moments(step, n=40_000, n_steps=20):
-    """Means of log ω of n simplices that begin with exact draws, in standard errors."""
+    """Errors of means of log ω of n simplices after exact initial draws, in standard errors."""
     prior, counts = np.array([2.0, 3.0, 1.5]), np.array([4.0, 0.0, 9.0])
     rng = np.random.default_rng(1)
     omega = rng.dirichlet(prior + counts, size=n)
@@ -85,8 +85,8 @@ def expanded_mean_moments(step, n=40_000, n_steps=20):
              5e-3, stream)  # fmt: skip
     total = np.log(np.exp(state).sum(axis=1))
     expected = digamma(prior + counts) - digamma((prior + counts).sum())
-    spread = polygamma(1, prior + counts) - polygamma(1, (prior + counts).sum())
-    z = ((state - total[:, None]).mean(axis=0) - expected) / np.sqrt(spread / n)
+    variance = polygamma(1, prior + counts) - polygamma(1, (prior + counts).sum())
+    z = ((state - total[:, None]).mean(axis=0) - expected) / np.sqrt(variance / n)
     of_sum = (np.exp(total).mean() - prior.sum()) / np.sqrt(prior.sum() / n)
     return np.append(z, of_sum)
 
@@ -129,8 +129,8 @@ def test_minibatches_find_the_clusters(method):
 
 
 def test_minibatch_counts_are_unbiased():
-    """The sums of SCIR's gamma variables are on average prior plus all tokens of a cluster."""
-    mixture = Mixture.from_arguments(TWO_KINDS, 0.1, 1e-4)  # so that no third cluster comes
+    """The expected sums of SCIR's gamma variables are the prior plus all tokens of a cluster."""
+    mixture = Mixture.from_arguments(TWO_KINDS, 0.1, 1e-4)  # makes a third cluster improbable
     chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", 50, 0.2, Start(50, 20))
     sums, sticks = [], []
     for _ in range(2_000):

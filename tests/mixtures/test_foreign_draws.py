@@ -1,4 +1,4 @@
-"""Draws of another model, or what is no draws at all, are refused by name."""
+"""Draws of other models, and arguments that are not draws, raise errors."""
 
 import arviz as az
 import numpy as np
@@ -11,7 +11,7 @@ from pymc_geodesic.mixtures import (
     predict,
     predict_proba,
 )
-from tests.foreign_draws import OTHERS, assert_refused
+from tests.foreign_draws import OTHERS, assert_raises
 
 X = np.eye(3)
 PREDICTIONS = {
@@ -26,7 +26,7 @@ PREDICTIONS = {
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("predict", PREDICTIONS)
 def test_draws_of_other_models_raise(predict, given):
-    assert_refused(PREDICTIONS[predict], given)
+    assert_raises(PREDICTIONS[predict], given)
 
 
 @pytest.mark.parametrize(

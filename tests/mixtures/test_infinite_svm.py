@@ -1,4 +1,4 @@
-"""The infinite support vector machine: its conditional laws, its partitions, its predictions."""
+"""The infinite support vector machine: conditional distributions, partitions, predictions."""
 
 import itertools
 
@@ -38,7 +38,7 @@ def experts_of(n_experts, p, rng):
 
 
 def test_sizes_means_and_scatters_follow_their_rows():
-    """Against the sums of the definition, after rows have come and gone."""
+    """Against the sums of the definition, after rows were added and removed."""
     rng = np.random.default_rng(1)
     (experts, scatter), strength, scratch = experts_of(1, P, rng), 0.3, np.empty(P)
     rows = rng.normal(1.0, 2.0, size=(30, P))
@@ -61,9 +61,9 @@ def test_predictive_density():
     (experts, scatter), kappa, nu = experts_of(1, P, rng), 4.5, 9.0
     x = rng.normal(size=P)
     df = nu - P + 1
-    law = stats.multivariate_t(np.zeros(P), scatter * (kappa + 1) / (kappa * df), df)
+    exact = stats.multivariate_t(np.zeros(P), scatter * (kappa + 1) / (kappa * df), df)
     found = log_predictive(experts.mean[0], experts.lower[0], kappa, nu, x, np.empty(P))
-    assert found == pytest.approx(law.logpdf(x), rel=1e-10)
+    assert found == pytest.approx(exact.logpdf(x), rel=1e-10)
 
 
 def test_augmentation_draws_from_the_conditional_distribution():
@@ -84,11 +84,11 @@ def test_augmentation_draws_from_the_conditional_distribution():
     loss = np.maximum(0.0, margin + 1.3 * np.maximum(a, c) - 1.3 * b)
     mass = np.exp(-cost * loss - 0.5 * (a**2 + b**2 + c**2))
     mass /= mass.sum()
-    for place, values in enumerate((a, b, c)):
+    for index, values in enumerate((a, b, c)):
         mean = float((mass * values).sum())
         sd = float(np.sqrt((mass * (values - mean) ** 2).sum()))
-        assert abs(draws[:, place].mean() - mean) < 0.06 * sd
-        assert draws[:, place].std() == pytest.approx(sd, rel=0.05)
+        assert abs(draws[:, index].mean() - mean) < 0.06 * sd
+        assert draws[:, index].std() == pytest.approx(sd, rel=0.05)
 
 
 def partitions(n):
@@ -151,7 +151,7 @@ def assert_sizes_agree(idata, of_partitions, slack):
     found = idata.posterior["sizes"].values[0]
     for sizes, probability in exact.items():
         share = np.mean([tuple(sorted(row[row > 0])) == sizes for row in found])
-        # draws of a chain are worth a fifth of independent ones at least
+        # the effective sample size is at least 20 % of the number of draws
         error = np.sqrt(probability * (1 - probability) * 5 / len(found))
         assert abs(share - probability) < 4 * error + slack, (sizes, share, probability)
 
@@ -178,7 +178,7 @@ def test_partitions_of_logit_models_have_their_probabilities():
 
 @pytest.fixture(scope="module")
 def crossed():
-    """Two clouds whose labels are split by different lines."""
+    """Two clusters whose labels are separated by different lines."""
     rng = np.random.default_rng(4)
     side = rng.integers(2, size=600)
     X = rng.normal(size=(600, 2)) + 5.0 * side[:, None]
@@ -235,12 +235,12 @@ def test_gradients_are_those_of_the_losses():
     for label, loss in itertools.product(range(4), (HINGE, LOGIT)):
         gradient, scores = np.zeros((4, 3)), np.empty(4)
         add_subgradient(weights, row, label, 1.7, loss, 2.0, scores, gradient)
-        for place in np.ndindex(4, 3):
+        for index in np.ndindex(4, 3):
             change = np.zeros((4, 3))
-            change[place] = 1e-6
+            change[index] = 1e-6
             up = compute_row_loss(weights + change, row, label, 1.7, loss, scores)
             down = compute_row_loss(weights - change, row, label, 1.7, loss, scores)
-            assert gradient[place] == pytest.approx(-(up - down) / 1e-6, abs=1e-6)
+            assert gradient[index] == pytest.approx(-(up - down) / 1e-6, abs=1e-6)
     shares = np.exp(weights @ row) / np.exp(weights @ row).sum()
     found = [compute_row_loss(weights, row, label, 1.7, LOGIT, scores) for label in range(4)]
     np.testing.assert_allclose(np.exp(-np.array(found)), shares)
@@ -296,7 +296,7 @@ def test_classes_are_the_labels(crossed):
 
 
 def test_too_many_experts_raise():
-    """Whichever row asks for one more, and not only where it is likely."""
+    """Any row that draws a new expert raises the error."""
     X = np.linspace(-3.0, 3.0, 40)[:, None]
     with pytest.raises(RuntimeError, match="needs more than max_experts=2 experts"):
         infinite_svm(

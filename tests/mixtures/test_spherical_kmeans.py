@@ -41,7 +41,7 @@ def test_copies_of_one_point_still_give_clusters():
     np.testing.assert_allclose(centers, np.tile([0.6, 0.8], (3, 1)))
 
 
-def test_too_few_points_are_refused():
+def test_too_few_points_raise():
     with pytest.raises(ValueError, match="n_clusters=3 exceeds the 2 points"):
         spherical_kmeans(np.eye(2), 3)
 

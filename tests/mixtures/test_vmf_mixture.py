@@ -81,7 +81,7 @@ def household(data_home):
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("process", [False, True])
 def test_log_density(points, container, process):
-    """Of the model, against the same written out."""
+    """The log-density of the model against its formula."""
     model = vmf_mixture(container(points[:30]), 3, alpha=2.0, dirichlet_process=process,
                         start="prior")  # fmt: skip
     rng = np.random.default_rng(1)
@@ -104,7 +104,7 @@ def test_log_density(points, container, process):
 
 
 def test_shared_concentration(points):
-    """The density is that of equal ones, whose priors are counted once."""
+    """The density equals that of equal concentrations with one prior."""
     model = vmf_mixture(points[:30], 2, shared_kappa=True)
     assert model["kappa"].ndim == 0
     start = vmf_mixture_em(points[:30], 2, shared_kappa=True, random_seed=0)
@@ -142,16 +142,16 @@ def draws(points):
 
 @pytest.mark.slow
 def test_posterior_agrees_with_the_asymptotic_posterior(draws, points):
-    """Of 400 points: the mean near the maximum, the spread of κ as κ / sqrt(n w (d − 1) / 2)."""
+    """With 400 points: mean near the maximum, sd of κ near κ / sqrt(n w (d − 1) / 2)."""
     _, idata = draws
     fit = vmf_mixture_em(points, 2, random_seed=1)
     summary = az.summary(idata, var_names=["mu", "kappa", "weights"], fmt="xarray")
     for name in ("mu", "kappa", "weights"):
         assert float(summary[name].sel(summary="r_hat").astype(float).max()) < 1.03
     kappa = idata.posterior["kappa"].values.reshape(-1, 2)
-    spread = fit.kappa / np.sqrt(len(points) * fit.weights)
-    assert np.all(np.abs(kappa.mean(axis=0) - fit.kappa) < 0.5 * spread)
-    np.testing.assert_allclose(kappa.std(axis=0), spread, rtol=0.15)
+    sd = fit.kappa / np.sqrt(len(points) * fit.weights)
+    assert np.all(np.abs(kappa.mean(axis=0) - fit.kappa) < 0.5 * sd)
+    np.testing.assert_allclose(kappa.std(axis=0), sd, rtol=0.15)
     mean = idata.posterior["mu"].values.reshape(-1, 2, 3).mean(axis=0)
     cosine = (mean * fit.mu).sum(axis=1) / np.linalg.norm(mean, axis=1)
     assert np.all(1.0 - cosine < 0.5 / (len(points) * fit.weights * fit.kappa))

@@ -66,7 +66,7 @@ def test_large_products_use_blas():
 
 
 def test_products_with_unknown_length_are_loops():
-    """Rows that are left open are looked at in chunks."""
+    """Rows of unknown number are evaluated in chunks."""
     rng = np.random.default_rng(3)
     x, w = pt.tensor(shape=(None, COLUMNS)), pt.tensor(shape=(COLUMNS,))
     function = compiled(x @ w, x, w)
@@ -90,13 +90,13 @@ def test_given_mode_is_not_changed():
 
 @pytest.fixture(scope="module")
 def product():
-    """Takes arrays as they are; PyTensor's own wrapper would see to it that they are in C order."""
+    """Wrapper that passes arrays unchanged; PyTensor's own makes them C-contiguous."""
     left, right = pt.dmatrix(), pt.dmatrix()
     return pytensor.function([left, right], MatrixMatrix()(left, right), mode="NUMBA").vm.jit_fn
 
 
 def layouts(rng, rows, columns):
-    """The same shape as memory may hold it, copies needed or not."""
+    """Arrays of one shape in several memory layouts."""
     yield rng.normal(size=(rows, columns))
     yield np.asfortranarray(rng.normal(size=(rows, columns)))
     yield rng.normal(size=(rows, 2 * columns))[:, :columns]
@@ -125,7 +125,7 @@ def test_lengths_that_differ_raise(product):
 
 
 def test_gradients_of_products_call_blas():
-    """PyTensor's own choice of strides was more than half of what a topic model compiled."""
+    """PyTensor's product was more than half of the compilation time of a topic model."""
     x, y = pt.dmatrix(), pt.dmatrix()
     graph = pytensor.grad(pt.sum(pt.exp(x @ y)), [x, y])
     function = pytensor.function([x, y], graph, mode=with_loops_for_products(get_mode("NUMBA")))

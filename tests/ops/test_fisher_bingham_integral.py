@@ -1,4 +1,4 @@
-"""The integral of exp(xᵀAx + b·x) over the sphere: special functions, quadrature, laws, mutants."""
+"""Integral of exp(xᵀAx + b·x) over the sphere: special cases, quadrature, mutants, Ops."""
 
 from types import FunctionType
 
@@ -151,7 +151,7 @@ def test_covariances_on_the_sphere(name):
     np.testing.assert_allclose(with_second, expected, atol=1e-12)
 
 
-# Laws -----------------------------------------------------------------------------------------
+# Identities -----------------------------------------------------------------------------------
 
 
 def random_case(rng, k):
@@ -172,7 +172,7 @@ def test_identities_for_parameters_of_all_scales(seed):
     assert np.all(first**2 <= second * (1 + 1e-9))
     shifted = spectral_moments(values + 7.0, np.ones(6), slopes)[0]
     assert shifted - 7.0 == pytest.approx(log_integral, rel=1e-12, abs=1e-10)
-    # Equal eigenvalues are one eigenvalue that counts as often.
+    # Equal eigenvalues are one eigenvalue with a multiplicity.
     twice = spectral_moments(np.repeat(values, 2), np.ones(12), np.repeat(slopes, 2) / 2**0.5)
     counted = spectral_moments(values, np.full(6, 2.0), slopes)
     assert_close(twice[0], counted[0])
@@ -210,7 +210,7 @@ def worst_error(rule):
     return max(errors)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what a wrong contour overflows to
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # overflow on a wrong contour
 @pytest.mark.parametrize("mutant", [{"STEP": 0.3}, {"ANGLE": 1.4}, {"NEGLIGIBLE": 1e-4}])
 def test_mutants_of_the_contour_are_detected(mutant):
     def with_globals(**changed):

@@ -1,4 +1,4 @@
-"""Functions and draws for JAX: equal to those of NumPy, and JAX is not imported without need."""
+"""Functions and draws for JAX agree with NumPy, and JAX is imported lazily."""
 
 import subprocess
 import sys
@@ -147,7 +147,7 @@ def drawn_by_jax(seed):
 
 
 def test_draws():
-    """They have the right mean, are those of their seed, and change from call to call."""
+    """Draws have the right mean, are reproducible, and differ between calls."""
     pytest.importorskip("jax")
     x, y = in_its_own_process(drawn_by_jax, 1)
     again, _ = in_its_own_process(drawn_by_jax, 1)

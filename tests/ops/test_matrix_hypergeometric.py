@@ -18,7 +18,7 @@ from tests.grids import cross
 
 @pytest.fixture(scope="module")
 def integral():
-    """The logarithm for any numbers of rows and columns, compiled once."""
+    """The logarithm for any number of rows and columns, compiled once."""
     n, d = pt.lscalar("n"), pt.dvector("d")
     function = pytensor.function([n, d], log_hyp0f1(n, d, None))
     return lambda rows, values: float(function(rows, np.asarray(values, dtype=float)))
@@ -37,7 +37,7 @@ def log_one(n, d):
 
 
 def orthogonal_matrices(d):
-    """Rotations in three dimensions are axes in four: Prentice (1986); reflections turn one d."""
+    """Rotations in R³ are axes in R⁴ (Prentice 1986); reflections change the sign of one d."""
     parts = []
     for last in (d[2], -d[2]):
         values = [d[0] + d[1] + last, d[0] - d[1] - last, last - d[0] - d[1] + 2 * d[1], 0.0]
@@ -62,7 +62,7 @@ def series_of_two(n, d, terms=200):
 
 
 def by_importance(n, d, size=40_000, seed=1):
-    """Logarithm, and its standard error, from the proposals of the sampler of Hoff."""
+    """Logarithm and its standard error, by importance sampling with Hoff's proposals."""
     columns = np.zeros((n, len(d)))
     columns[range(len(d)), range(len(d))] = d
     _, log_weight = _propose(
@@ -105,7 +105,7 @@ def test_three_columns_of_three_rows_are_orthogonal_matrices(integral, d):
 
 
 def test_result_depends_on_the_node_weights(integral, monkeypatch):
-    """Half of the weight of a node is noticed."""
+    """A mutant that halves the weight of a node is detected."""
     nodes = matrix_hypergeometric.line_nodes
 
     def wrong(power, coefficient, density):
@@ -120,7 +120,7 @@ def test_result_depends_on_the_node_weights(integral, monkeypatch):
 
 @pytest.mark.parametrize("n", [3, 4, 9])
 def test_columns_without_concentration_have_no_effect(integral, n):
-    """So do two of three: fewer columns have the same function."""
+    """The same for two of three columns: the function is that of fewer columns."""
     assert integral(n, [7.0, 0.0]) == pytest.approx(log_one(n, 7.0), rel=1e-12)
     assert integral(n, [7.0, 4.0, 0.0]) == pytest.approx(integral(n, [7.0, 4.0]), abs=1e-6)
     assert integral(n, [7.0, 0.0, 0.0]) == pytest.approx(log_one(n, 7.0), abs=1e-6)
@@ -139,7 +139,7 @@ def test_columns_without_concentration_have_no_effect(integral, n):
     ],
 )
 def test_importance_draws_agree(integral, n, d, error):
-    """For more than three columns up to the error that the documentation states."""
+    """For more than three columns up to the documented error."""
     exact, standard_error = by_importance(n, d)
     assert abs(integral(n, d) - exact) < error + 4.0 * standard_error
 
@@ -157,12 +157,12 @@ def test_remainder_improves_the_approximation(integral, monkeypatch):
 
 @pytest.mark.parametrize("d", [(3.0, 3.0), (8.0, 0.0), (20.0, 19.0), (0.0, 0.0)])
 def test_derivatives_of_two_columns(of_two, d):
-    """By differences, at equal singular values and at zero too."""
+    """Against finite differences, also at equal singular values and at zero."""
     d, step = np.array(d), 1e-5
     _, slope = of_two(4, d)
     for i, along in enumerate(step * np.eye(2)):
         up, down = of_two(4, np.abs(d + along)), of_two(4, np.abs(d - along))
-        at_zero = d[i] == 0.0  # even: the slope of the reflection has the other sign
+        at_zero = d[i] == 0.0  # the function is even: the slope changes sign
         expected = 0.0 if at_zero else (up[0] - down[0]) / (2.0 * step)
         assert slope[i] == pytest.approx(expected, abs=1e-8)
 
@@ -185,7 +185,7 @@ def test_jax_agrees(of_two):
 
 @pytest.mark.slow
 def test_second_derivatives_are_covariances_at_zero():
-    """log E exp tr FᵀX = |d|² / 2n + …, also where no singular value differs from zero."""
+    """log E exp tr FᵀX = |d|² / 2n + …, also where all singular values are zero."""
     d = pt.tensor("d", shape=(2,))
     slope = pt.grad(log_hyp0f1(5, d, 2), d)
     found = pt.grad(slope[0], d).eval({d: np.zeros(2)}, mode="FAST_COMPILE")
@@ -193,7 +193,7 @@ def test_second_derivatives_are_covariances_at_zero():
 
 
 def test_large_concentrations_approach_the_normal_approximation(integral):
-    """The remainder of the logarithm falls as the inverse of the concentrations."""
+    """The remainder of the logarithm decreases as the inverse of the concentrations."""
     for p in (1, 2, 3):
         rests = []
         for size in (300.0, 600.0):
@@ -228,7 +228,7 @@ def log_mean(a, b):
 
 
 def log_mean_of_axis(a):
-    """For one column: the constant of Bingham, by a contour."""
+    """For one column: the Bingham constant, by the contour integral."""
     return float(matrix_moments(np.diag(a), np.zeros(3))[0]) - np.log(4.0 * np.pi)
 
 

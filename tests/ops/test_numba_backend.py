@@ -1,4 +1,4 @@
-"""Loops are registered when they are needed, and their keys in the cache follow their sources."""
+"""Registration of Numba loops, and their cache keys."""
 
 import pickle
 import shutil
@@ -56,7 +56,7 @@ FILES = [
         "unit_sphere",
     )
 ]
-"""Where loops are."""
+"""Files with loops."""
 
 
 def subclasses(base):
@@ -82,7 +82,7 @@ def test_list_of_files_with_loops():
 
 @pytest.mark.parametrize("each", with_loops(), ids=lambda each: each.__name__)
 def test_loop_takes_precedence_over_other_bases(each):
-    """A random variable or a `Composite` has an implementation of its own, or none at all."""
+    """Random variables and `Composite` may have another implementation."""
     register_with_numba()
     if issubclass(each, LoopRandomVariable):
         assert numba_core_rv_funcify.dispatch(each) is numba_core_rv_funcify.dispatch(
@@ -102,7 +102,7 @@ def run(code):
 
 
 def test_dispatch_is_imported_with_the_first_op():
-    """It costs half a second, which nobody pays who only imports the package."""
+    """It takes half a second, which importing the package must not."""
     modules = [
         "pymc_geodesic.topics",
         "pymc_geodesic.mixtures",
@@ -145,7 +145,7 @@ print(register_with_numba.cache_info().currsize)
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A copy of the package, for changes."""
+    """A modifiable copy of the package."""
     copy = tmp_path / "pymc_geodesic"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(jit, "_PACKAGE", copy)
@@ -175,7 +175,7 @@ def test_stamp_follows_what_a_loop_inlines(package, file, inlined):
 
 
 def test_stamp_does_not_follow_what_only_builds_graphs(package):
-    """Otherwise every change of a source would compile all loops anew."""
+    """Otherwise every change of a source file would recompile all loops."""
     before = [jit.source_stamp(package / file) for file in FILES]
     for changed in (
         "ops/inner_products.py",
@@ -222,7 +222,7 @@ def test_ops_of_one_file_have_distinct_keys():
 
 
 def test_loop_of_an_interactive_session_is_not_cached():
-    """Nothing would tell that it has changed."""
+    """Changes of its source could not be detected."""
     source = "class Session(SparseDot):\n    def numba_loop(self, node, njit):\n        pass"
     names = {"SparseDot": SparseDot, "__name__": "__main__"}
     exec(compile(source, "<session>", "exec"), names)

@@ -1,4 +1,4 @@
-"""Values of the variables of a run, and their files: what is read is what was written."""
+"""Files of a chain: values, sample stats and checkpoints round-trip."""
 
 import numpy as np
 import pymc as pm
@@ -15,7 +15,7 @@ KINDS = [
 
 
 def draw(i):
-    """A draw whose values use the same memory as that of the draw before."""
+    """A draw whose values reuse the memory of the previous draw."""
     draw.memory[:] = i
     warning = SamplerWarning(WarningType.DIVERGENCE, f"at {i}", "warn") if i % 7 == 3 else None
     first = {"size": i / 3.0, "phase": "tune" if i < 5 else "sample"}
@@ -92,7 +92,7 @@ def model():
 
 
 def variables(model, names):
-    """What `pymc.sample` gives a trace: values, not random variables."""
+    """Points as `pymc.sample` passes them to a trace."""
     by_name = {v.name: v for v in model.unobserved_value_vars}
     return [by_name[name] for name in names]
 

@@ -1,4 +1,4 @@
-"""What is refused, what stays readable, and what a killed process leaves."""
+"""Faults of runs: inconsistent arguments, damaged files and killed processes."""
 
 import os
 import shutil
@@ -40,10 +40,10 @@ def interpreted():
         yield
 
 
-def make_model(x=X, spread=1.0, n=2):
+def make_model(x=X, scale=1.0, n=2):
     with pm.Model() as model:
         rows = pm.Data("x", x)
-        b = pm.Normal("b", 0.0, spread, shape=n)
+        b = pm.Normal("b", 0.0, scale, shape=n)
         pm.Normal("seen", b[:2], 1.0, observed=rows)
     return model
 
@@ -75,20 +75,20 @@ def stopped_run(model, tmp_path_factory):
 
 @pytest.fixture
 def run(stopped_run, tmp_path):
-    """A run whose second chain has 12 draws, each with a record."""
+    """A run whose second chain has 12 draws, each with a checkpoint."""
     return shutil.copytree(stopped_run, tmp_path / "run")
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit"])
 def test_a_damaged_last_segment(run, model, expected, damage):
-    """Draws before it are read; it is drawn again from the state before."""
+    """Earlier draws are read; the segment is drawn again from the previous checkpoint."""
     last = max((run / "chain-1").glob("draws-*.npz"))
     content = bytearray(last.read_bytes())
     if damage == "cut":
         content = content[: len(content) // 2]
     else:
-        place = content.index(b"\x93NUMPY") + 130  # within the numbers of the first array
-        content[place] ^= 1
+        position = content.index(b"\x93NUMPY") + 130  # within the numbers of the first array
+        content[position] ^= 1
     last.write_bytes(content)
     with pytest.warns(UserWarning, match=r"draws-000000011.npz cannot be read.*11 draws before"):
         assert RunFiles(run).chain(1).read().n == 11
@@ -115,7 +115,7 @@ def test_a_damaged_state(run, model, expected):
     ("other", "message"),
     [
         ({"x": X + 1.0}, "data 'x': other values in the run"),
-        ({"spread": 2.0}, "distribution of 'b'"),
+        ({"scale": 2.0}, "distribution of 'b'"),
         ({"n": 3}, "variable 'b': float64 of shape \\(2,\\) in the run, float64 of shape \\(3,\\)"),
     ],
 )
@@ -125,7 +125,7 @@ def test_another_model_raises(run, other, message):
 
 
 def test_unnamed_change_of_the_model_raises(run):
-    """The words of two models are equal, their densities are not."""
+    """Two models with equal descriptions and different densities."""
     other = make_model()
     with other:
         pm.Potential("p", other["b"].sum())
@@ -135,7 +135,7 @@ def test_unnamed_change_of_the_model_raises(run):
 
 @pytest.mark.parametrize("held", [lambda array: array, pytensor.shared], ids=["array", "shared"])
 def test_array_in_the_density_is_part_of_the_identity(held):
-    """One that is no data container, and so long that what is printed of both is equal."""
+    """An array outside data containers, which is abbreviated in printed graphs."""
 
     def with_factors(factors):
         with pm.Model() as model:
@@ -216,7 +216,7 @@ def test_chains_of_different_lengths_are_read(run, expected):
 
 
 def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
-    """It stops as a whole: PyMC alone would sample the second chain to its end.
+    """The whole run stops; PyMC's own traces would continue with the second chain.
 
     Draws since the last checkpoint are kept too, and drawn again, being the same.
     """
@@ -242,11 +242,11 @@ def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
 
 
 def test_interruption_of_a_resumed_run(model, expected, tmp_path):
-    """In the second chain, in the first one's tuning, and in the progress bar."""
+    """In the second chain, in tuning of the first, and in the progress bar."""
 
-    def interrupt_at(*place):
+    def interrupt_at(*position):
         def interrupt(trace, draw):
-            if (draw.chain, draw.draw_idx) == place:
+            if (draw.chain, draw.draw_idx) == position:
                 raise KeyboardInterrupt
 
         return interrupt
@@ -307,7 +307,7 @@ with interpreted_runs():
 
 
 def killed_after(path, n):
-    """Start a run in another process, and kill it as soon as it has written n draws."""
+    """Start a run in another process, and kill it after n draws."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, path], env=environment
@@ -324,14 +324,14 @@ def killed_after(path, n):
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [7, 10, 23, 41])
 def test_killed_process(model, tmp_path, n):
-    """By default `test_interruptions.py` kills the main process of two chains, and goes on."""
+    """`test_interruptions.py` covers two chains."""
     path = tmp_path / "run"
     killed_after(path, n)
     written = RunFiles(path).chain(0).read()
     assert written.n >= n
     draws = max(60, written.n)
-    # The chain was to be far longer, which changes no draw; only the batches of the stationarity
-    # monitor are fractions of the planned length.
+    # The planned chain is far longer, which does not change draws; only the batches of the
+    # stationarity monitor are fractions of the planned length.
     again = pg.resume(path, model, draws=draws, **QUIET)
     whole = sample(model, make_step(model), **(KWARGS | {"draws": draws}))
     assert_same_trees(whole, again, but=["whitened_gradient"])
@@ -363,7 +363,7 @@ def test_two_processes(model, expected, tmp_path):
     kwargs = {"cores": 2, "mp_ctx": "fork"}
     together = sample(model, make_step(model), trace=checkpoints(path, 0.0), **(KWARGS | kwargs))
     assert_same_trees(expected, together)
-    for chain, n in ((0, 28), (1, 29)):  # records that are still there
+    for chain, n in ((0, 28), (1, 29)):  # existing checkpoints
         RunFiles(path).chain(chain).remove_after(n)
     again = pg.resume(path, model, **(QUIET | kwargs))
     assert_same_trees(expected, again)
@@ -400,7 +400,7 @@ def test_fewer_draws_than_exist_raise(run, model):
 
 
 def test_complete_run_is_read_with_all_groups(run, model):
-    """With the groups of `pymc.sample`, observed data among them, however often it is asked for."""
+    """Repeated calls return all groups of `pymc.sample`, including observed data."""
     groups = set(pg.resume(run, model, **QUIET).children)
     assert "observed_data" in groups
     assert not any(name.startswith("warmup") for name in groups)
@@ -420,7 +420,7 @@ def test_both_checkpoints_damaged(run, model, expected):
 def test_draws_after_the_last_checkpoint_are_kept_until_replaced(
     model, expected, tmp_path, monkeypatch
 ):
-    """Whoever read them before finds them again, also where going on was stopped at once."""
+    """Also if the resumed run is stopped immediately."""
     path = tmp_path / "run"
     trace = checkpoints(path, 8)
     with monkeypatch.context() as patch:

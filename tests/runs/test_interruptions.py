@@ -54,7 +54,7 @@ def expected(model):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start runs in other processes, which the end of the test ends."""
+    """Start runs in other processes, which are terminated after the test."""
     started = []
 
     def begin(cores):
@@ -106,17 +106,17 @@ def is_alive(number):
 
 
 def check_goes_on(path, model, chains=2):
-    """Compare what is on the disk, and goes on, with a run that was never stopped."""
+    """Compare the draws on disk, and of the resumed run, with an uninterrupted run."""
     written = [RunFiles(path).chain(chain).read() for chain in range(chains)]
     draws = max(30, *(draws.n for draws in written))
     again = pg.resume(path, model, draws=draws, **QUIET)
     once = sample(model, make_step(model), **(KWARGS | {"draws": draws}))
-    # a running mean over twentieths of the draws that were asked for, a million of them at first
+    # a running mean that depends on the planned number of draws, a million at first
     assert_same_trees(once, again, but={"whitened_gradient"})
     assert written[0].n > 0
     for chain, each in enumerate(written):
         if not each.n:
-            continue  # the chain had not begun
+            continue  # the chain had not started
         kept = each.values["b"][KWARGS["tune"] :]
         np.testing.assert_array_equal(again.posterior["b"][chain, : len(kept)], kept)
 
@@ -126,9 +126,11 @@ def check_goes_on(path, model, chains=2):
 def test_sigterm_of_the_main_process(start, model, tmp_path, cores):
     process = start(cores)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == TERMINATED
-    assert said.count("Stopped by SIGTERM; draws are kept. Resume with pymc_geodesic.resume(") == 1
+    assert (
+        message.count("Stopped by SIGTERM; draws are kept. Resume with pymc_geodesic.resume(") == 1
+    )
     check_goes_on(tmp_path / "run", model)
 
 
@@ -136,10 +138,10 @@ def test_sigterm_of_the_main_process(start, model, tmp_path, cores):
 def test_sigterm_of_a_chain_process(start, model, tmp_path):
     process = start(2)
     os.kill(children(process)[0], signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "The draws so far are kept in" in said
-    assert "Resume with pymc_geodesic.resume(" in said
+    assert "The draws so far are kept in" in message
+    assert "Resume with pymc_geodesic.resume(" in message
     check_goes_on(tmp_path / "run", model)
 
 
@@ -148,9 +150,9 @@ def test_sigterm_of_a_chain_process(start, model, tmp_path):
 def test_killed_chain_process(start, model, tmp_path):
     process = start(2)
     os.kill(children(process)[-1], signal.SIGKILL)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "Resume with pymc_geodesic.resume(" in said
+    assert "Resume with pymc_geodesic.resume(" in message
     check_goes_on(tmp_path / "run", model)
 
 
@@ -168,7 +170,7 @@ def test_killed_main_process(start, model, tmp_path):
 
 
 def test_lost_signal_exception_is_raised_at_the_next_draw(model, tmp_path):
-    """As where a signal comes while C code calls Python."""
+    """As for a signal while C code calls Python."""
 
     def lose(trace, draw):
         if draw.draw_idx == 12 and not lost:
@@ -188,7 +190,7 @@ def test_lost_signal_exception_is_raised_at_the_next_draw(model, tmp_path):
 
 
 def full_disk(monkeypatch, after, error=errno.ENOSPC):
-    """Let the disk have room for some files of draws."""
+    """Simulate a disk with space for some files."""
     n_written = []
     write = chain_files.write_tree
 
@@ -232,7 +234,7 @@ def test_folder_removed_during_sampling(model, tmp_path):
 
 
 def test_interruption_during_a_write(model, expected, tmp_path, monkeypatch):
-    """Of a draw that is kept by half, nothing is."""
+    """A partially written draw is discarded."""
     path = tmp_path / "run"
     append, left = DrawBuffer.append, iter(range(10**9))
 
@@ -279,7 +281,7 @@ def test_unrelated_errors_have_no_note(model, tmp_path):
 
 
 class Blocks:
-    """Blocks of rows, of which one is another at the first pass."""
+    """Blocks of rows, one of which differs at the first pass."""
 
     def __init__(self, damage, at=40):
         self.rows = np.random.default_rng(1).normal(size=(40, 2))

@@ -1,4 +1,4 @@
-"""Some of the kills of `benchmarks.kills`, of which none may change a draw."""
+"""Kill tests of `benchmarks.kills`."""
 
 import os
 
@@ -16,7 +16,7 @@ pytestmark = [
 SHORT = {"tune": 300, "draws": 700}
 
 
-@pytest.mark.parametrize("names", [["SGGMC", "SSGLD"], ["SGGMC, batches=", "SCIR beside NUTS"]])
+@pytest.mark.parametrize("names", [["SGGMC", "SSGLD"], ["SGGMC, batches=", "SCIR with NUTS"]])
 def test_resumed_runs_have_the_same_draws(names, tmp_path, monkeypatch):
     for name in names:
         monkeypatch.setitem(CASES, name, CASES[name]._replace(**SHORT))
@@ -28,7 +28,7 @@ def test_resumed_runs_have_the_same_draws(names, tmp_path, monkeypatch):
 
 
 def test_different_draws_after_a_kill_are_detected(tmp_path, monkeypatch):
-    """A run that goes on with the state of its start."""
+    """A run that resumes from its initial state."""
     monkeypatch.setitem(CASES, "SSGLD", CASES["SSGLD"]._replace(**SHORT))
     replay = RunFiles.replay
 

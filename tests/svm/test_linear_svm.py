@@ -277,7 +277,7 @@ def test_inconsistent_arguments_raise(call, message):
 
 
 def test_columns_in_another_order_raise(rows):
-    """scikit-learn refuses them too; the scores would be those of other features."""
+    """As in scikit-learn; the scores would be those of other features."""
     draws = make_draws(D)
     draws["posterior"] = xr.DataTree(
         draws.posterior.to_dataset().assign_coords(feature=["height", "width", "age"])

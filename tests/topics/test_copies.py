@@ -1,4 +1,4 @@
-"""Topic models say where chains begin, and their copies begin there as well."""
+"""Initial values of topic models, and of their copies."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ COUNTS = np.random.default_rng(1).poisson(1.0, size=(6, 4))
 VECTORS = np.sqrt((COUNTS + 1.0) / (COUNTS + 1.0).sum(axis=1, keepdims=True))
 EVEN = np.full((6, 2), 0.5)
 
-# Each model, a value of one of its variables, and the variables that begin at no draws.
+# Each model, a value of one of its variables, and the variables whose initial values are not draws.
 MODELS = {
     "lda": (lambda: lda(COUNTS, 2), {"theta": EVEN}, []),
     "medlda": (lambda: medlda(COUNTS, np.arange(6) % 3, 2), {"weights": np.zeros((2, 3))}, []),

@@ -1,4 +1,4 @@
-"""Data frames name documents and words: topic models have these coordinates."""
+"""Coordinates of topic models of data frames."""
 
 import numpy as np
 import pandas as pd

@@ -168,7 +168,7 @@ def order_free(tree):
 
 @pytest.mark.slow
 def test_all_documents_give_the_posterior_of_collapsed_gibbs():
-    """Topics given counts, and counts given topics, are exact in default tests of their own.
+    """Topics given counts, and counts given topics, are tested separately.
 
     Those are `test_topic_run.py` and `test_lda_enumeration.py`.
     """
@@ -239,7 +239,7 @@ def blocks_of_documents():
 
 
 def test_streamed_documents():
-    """Sparse or dense; θ belongs to the present block."""
+    """Sparse or dense blocks; θ belongs to the current block."""
     blocks = blocks_of_documents()
     model = lda(blocks[0], 2, alpha=0.2, beta=0.1)
     dense = [{"counts": block.toarray().astype(int)} for block in blocks]
@@ -266,7 +266,7 @@ def test_streamed_documents_have_the_posterior_of_collapsed_gibbs():
 
 @pytest.mark.parametrize(("method", "step_size"), [slow(SCIR, 0.05), (SGRLD, 2e-4)])
 def test_short_last_block_is_weighted_by_its_size(method, step_size):
-    """One document of 101 has a word of its own; there is but one topic that documents have."""
+    """One document of 101 has a unique word; all documents have the same topic."""
     documents = np.array([np.bincount(np.arange(i, i + 8) % 5, minlength=6) for i in range(101)])
     documents[-1] = [0, 0, 0, 0, 0, 12]
     blocks = [documents[i : i + 50] for i in (0, 50, 100)]
@@ -399,7 +399,7 @@ def test_perplexity_takes_alpha_from_the_draws_and_validates_input():
 
 @pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_minibatch_without_words(method):
-    """The first minibatch has no memory to use again, and needs none."""
+    """A minibatch without words is possible before any other."""
     documents = corpus(n_documents=20)
     documents[:] = 0
     documents[-1, 0] = 3

@@ -77,7 +77,7 @@ def test_expected_cosine_against_draws(factors, document, drawn):
     assert abs(found - expected) < 5 * error
     exact = (drawn[0] / np.sqrt(drawn[1])).mean()
     assert drawn[0].min() > 0
-    assert found < exact - 5 * error  # below what it stands for, and not by chance
+    assert found < exact - 5 * error  # a lower bound, significantly
 
 
 def wrong_diagonal(moments, factors):
@@ -117,7 +117,7 @@ def test_derivatives_by_the_moments_of_topics(factors, document):
 
 
 def test_derivative_by_the_topics_themselves(factors, document):
-    """Through products, Gram matrix and second moments, as the topics are moved."""
+    """Through products, Gram matrix and second moments."""
     workers = Workers(1)
     vectors = document[None]
 
@@ -166,7 +166,7 @@ def test_ascent_is_monotone_and_reaches_the_maximum(factors, document):
 
 
 def test_proportions_of_an_uninformative_document_are_those_of_the_prior(factors):
-    """Equal topics fit alike in any mixture but for their scatter, which κ = 0 does not see."""
+    """Equal topics fit equally in any mixture, apart from their variance."""
     a = np.array([[7.0, 0.1, 20.0]])
     moments = TopicMoments(np.eye(K), np.zeros(K), np.ones(K))
     maximize_document_bounds(

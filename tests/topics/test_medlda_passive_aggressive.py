@@ -1,4 +1,4 @@
-"""Passive-aggressive topics: laws of one minibatch against enumeration, mutants, inputs."""
+"""Passive-aggressive topics: one minibatch against enumeration, mutants, invalid input."""
 
 import itertools
 from importlib import import_module
@@ -49,8 +49,8 @@ def log_words(topics):
 
 def expected_square():
     scores = ZBAR @ WEIGHTS.mean.T
-    spread = np.einsum("sj,ljk,sk->sl", ZBAR, WEIGHTS.covariance, ZBAR)
-    return (MARGIN - SIGNS * scores) ** 2 + spread
+    variance = np.einsum("sj,ljk,sk->sl", ZBAR, WEIGHTS.covariance, ZBAR)
+    return (MARGIN - SIGNS * scores) ** 2 + variance
 
 
 def law_given_scales(topics):
@@ -79,7 +79,7 @@ def law_of_first_topics(topics):
 
 
 def z_scores_of_states(sweep, n_sweeps, start, exact):
-    """How far the law of the assignments, and the counts, are from what is exact."""
+    """Errors of the distribution of assignments, and of the counts."""
     topics = np.exp(digamma(DELTA) - digamma(DELTA.sum(axis=0)))
     p = exact(topics)
     assignments = np.full(4 * N, start, dtype=np.int32)
@@ -130,7 +130,7 @@ def test_mutants_of_sweeps_are_detected(mutant):
 
 
 def learner_of_copies(rounds=1):
-    """One that knows something, before a minibatch of many copies of one document."""
+    """A learner with an informative state, before a minibatch of copies of one document."""
     counts = LabeledCounts(
         np.arange(N + 1) * 4, np.tile(WORDS, N), np.tile(SIGNS, (N, 1)), ALPHA, BETA
     )
@@ -147,7 +147,7 @@ def learner_of_copies(rounds=1):
 
 
 def z_scores_of_a_step():
-    """How far what a minibatch adds to the laws is from enumeration, in standard errors."""
+    """Errors of the update by a minibatch against enumeration, in standard errors."""
     learner = learner_of_copies()
     learner.step()
     p = law_of_topics(np.exp(digamma(DELTA) - digamma(DELTA.sum(axis=0))))

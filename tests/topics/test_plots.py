@@ -21,7 +21,7 @@ def test_top_words_with_every_backend(idata, backend):
 
 
 def test_topics_of_counts_are_found_by_their_name(idata):
-    """As the models of counts call them, where no name is given."""
+    """Topics of count models are found without var_name."""
     named = az.from_dict({"posterior": {"topics": idata.posterior["beta"].values}})
     table, expected = (top_words(each, n=2) for each in (named, idata))
     np.testing.assert_array_equal(table, expected)
@@ -35,7 +35,7 @@ def test_topics_of_counts_are_found_by_their_name(idata):
 
 @pytest.mark.parametrize("letters", [1, 6, 15])
 def test_labels_of_words_lie_within_the_figure(idata, letters):
-    """Three panels side by side, with short and long words."""
+    """Three panels in a row, with short and long words."""
     words = [(2 * "information")[i : i + letters] for i in range(5)]
     figure = plot_top_words(idata, words, n=2, col_wrap=3).get_viz("figure")
     figure.canvas.draw()

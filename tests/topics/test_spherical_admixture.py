@@ -32,8 +32,8 @@ def test_collapsed_topics_integrate_the_mean_out():
     point = model.initial_point(random_seed=1)
     beta = point["beta_unitvector__"]
     logp = model.compile_logp(vars=[model["beta"]], jacobian=False, mode="FAST_COMPILE")(point)
-    law = VonMisesFisher.dist([0.0, 0.0, 1.0], 2.0, size=400_000)
-    mu = pm.draw(law, random_seed=2, mode="FAST_COMPILE")
+    distribution = VonMisesFisher.dist([0.0, 0.0, 1.0], 2.0, size=400_000)
+    mu = pm.draw(distribution, random_seed=2, mode="FAST_COMPILE")
     log_c = np.log(3.0 / (4 * np.pi * np.sinh(3.0)))
     weights = np.exp(2 * log_c + 3.0 * (mu @ beta.T).sum(axis=1))
     z = (weights.mean() - np.exp(logp)) / (weights.std() / np.sqrt(weights.size))
@@ -123,7 +123,7 @@ def test_topics_start_apart(model):
 
 
 def test_model_can_be_copied(model, interpreted):
-    """As pm.do, pm.observe and pm.compute_log_likelihood do, which refuse initial values."""
+    """As in pm.do, pm.observe and pm.compute_log_likelihood, without initial values."""
     point = model.initial_point(random_seed=3)
     names = {"beta": point["beta_unitvector__"], "theta": np.full((D, K), 1 / K)}
     idata = from_dict({"posterior": {name: value[None, None] for name, value in names.items()}})

@@ -37,7 +37,7 @@ def test_every_orthant_and_length_maps_onto_the_same_proportions():
 
 @pytest.mark.parametrize("dim", [2, 3, 6])
 def test_the_jacobian_term_against_numerical_derivatives(dim):
-    """The law of the length times |d(x_1 … x_{K-1}, r) / dy|, shared by 2^K orthants."""
+    """The density of the length times |d(x_1 … x_{K-1}, r) / dy|, shared by 2^K orthants."""
     y = pt.vector("y", shape=(dim,))
     coordinates = pytensor.function([y], square_root_simplex.backward(y), mode="FAST_COMPILE")
     log_jac_det = pytensor.function([y], square_root_simplex.log_jac_det(y), mode="FAST_COMPILE")

@@ -44,7 +44,7 @@ def test_distribution_of_the_length_is_normalized(dim):
     log_density = log_radial_density_of_length(dim)
 
     def moment(power):
-        # The law of r has density r^(d-1) exp(log_density); its mass lies within (0.1, 3).
+        # The distribution of r has density r^(d-1) exp(log_density); its mass lies within (0.1, 3).
         def integrand(r):
             return np.exp(log_density(r) + (dim - 1 + power) * np.log(r))
 
