@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,14 @@ from pymc_geodesic.topics.alignment import align_topics, get_topics, get_topics_
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
+
+
+@final
+class TopWordsTable(pd.DataFrame):
+    """Data frame that prints all columns, in blocks as wide as the terminal."""
+
+    def __repr__(self) -> str:
+        return self.to_string(line_width=shutil.get_terminal_size().columns)
 
 
 def top_words(
@@ -43,7 +52,8 @@ def top_words(
     Returns
     -------
     pandas.DataFrame
-        One row for each topic, one column for each rank from 1 to `n`.
+        One row for each topic, one column for each rank from 1 to `n`. All columns are printed, in
+        blocks as wide as the terminal.
 
     Raises
     ------
@@ -64,7 +74,7 @@ def top_words(
     0      sun  moon
     1      sea  moon
     """
-    return _words_and_weights(idata, vocabulary, n, var_name)["word"].to_pandas()
+    return TopWordsTable(_words_and_weights(idata, vocabulary, n, var_name)["word"].to_pandas())
 
 
 def _words_and_weights(

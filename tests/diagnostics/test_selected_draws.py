@@ -86,7 +86,7 @@ def test_directions_with_draws_last(posterior):
 
 def test_stacked_draws_raise(model, posterior):
     stacked = posterior.stack(sample=("chain", "draw"))
-    with pytest.raises(ValueError, match=r"stacked along 'sample'.*what pm\.sample returned"):
+    with pytest.raises(ValueError, match=r"stacked along 'sample'.*that pm\.sample returned"):
         ksd(tree(stacked), model)
     with pytest.raises(ValueError, match="stacked along 'sample'"):
         summary(tree(stacked))

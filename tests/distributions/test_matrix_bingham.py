@@ -249,9 +249,9 @@ def test_free_weights_and_eigenvalues_of_many_rows_warn():
         axes = UniformStiefel("axes", shape=(4, 4))
         MatrixBingham("turned", axes @ A @ axes.mT, [2.0, 1.0], observed=frame)
         size = pm.HalfNormal("size")
-        with pytest.warns(UserWarning, match=r"constant of 'X' .* depends on 'size'"):
+        with pytest.warns(UserWarning, match=r"density of 'X' omits .* depends on 'size'"):
             MatrixBingham("X", size * A, [2.0, 1.0], observed=frame)
-        with pytest.warns(UserWarning, match=r"constant of 'Y' .* depends on 'size'"):
+        with pytest.warns(UserWarning, match=r"density of 'Y' omits .* depends on 'size'"):
             MatrixBingham("Y", A, size * np.array([2.0, 1.0]), observed=frame)
         MatrixBingham("known", size * A3, [2.0, 1.0], observed=frame[:3])
 

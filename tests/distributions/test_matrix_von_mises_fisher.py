@@ -198,7 +198,7 @@ def test_free_concentrations_of_many_columns_warn():
         MatrixVonMisesFisher("turned", axes * np.arange(11.0), observed=frame)
         kappa = pm.HalfNormal("kappa", 5.0)
         with pytest.warns(
-            UserWarning, match=r"constant of 'X' is left out .* depends on 'axes', 'kappa'"
+            UserWarning, match=r"density of 'X' omits .* depends on 'axes', 'kappa'"
         ):
             MatrixVonMisesFisher("X", kappa * axes, observed=frame)
         MatrixVonMisesFisher("known", kappa * frame[:, :2], observed=frame[:, :2])

@@ -119,6 +119,16 @@ def test_top_words_of_shuffled_draws(shuffled):
     assert len(str(table).splitlines()) == 2 + len(truth)
 
 
+def test_top_words_print_within_80_columns(shuffled, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    idata, *_ = shuffled
+    vocabulary = [f"polynomial{letter}" for letter in "abcdefghijkl"]
+    printed = repr(top_words(idata, vocabulary, n=10))
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "..." not in printed
+    assert top_words(idata, vocabulary, n=10)[[1, 2]].shape[1] == 2
+
+
 def test_top_words_takes_the_words_of_the_coordinate(shuffled):
     idata, *_ = shuffled
     words = {"word": [f"w{i}" for i in range(WORDS)]}
