@@ -11,8 +11,8 @@ cost 1, prior N(0, I), all samplers from w = 0:
 
 The posterior mean at any time is the mean of the second half of the draws so far. A sampler has
 reached an accuracy when its classifier attains it and does not fall below it again. Time is
-processor time of one core, which on an idle machine is wall time; the clock starts when everything
-is compiled, and includes tuning.
+processor time of one core, which on an idle machine is wall time; it includes tuning but not
+compilation.
 
 Run it with ``python examples/bayesian_svm_ijcnn1.py --data FOLDER``; it takes about a minute. The
 folder holds ``ijcnn1.npz``; by default the environment variable ``PYMC_GEODESIC_DATA`` names it.

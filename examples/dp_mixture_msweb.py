@@ -11,8 +11,8 @@ after ten sweeps with split-merge proposals, which collapsed Gibbs has too.
 The criterion is the perplexity per visit of 5,000 held-out users.
 
 The last line of output is a JSON object with all results. Run it with
-``python examples/dp_mixture_msweb.py --data FOLDER``; it takes some six minutes of the
-processor, and two with ``--quick``, which runs shorter chains.
+``python examples/dp_mixture_msweb.py --data FOLDER``; it takes some six minutes of
+processor time, and two with ``--quick``, which runs shorter chains.
 """
 
 import json

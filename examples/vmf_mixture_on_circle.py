@@ -2,7 +2,7 @@
 
 The synthetic experiment of the SGGMC paper (section 5.2, supplement D and F.2): 100 points from
 ½ vMF(v1, 20) + ½ vMF(μ, 20) on the circle, where μ is the middle of v1 and v2 and both have the
-prior vMF(e1, 20). The components are exchangeable in the likelihood, so that the posterior has
+prior vMF(e1, 20). Which component is v1 and which is μ is not identified, so that the posterior has
 two modes; for this data set their weights are 0.41 and 0.59, by quadrature.
 
 Minibatches have 10 rows, and the gradient noise is estimated by the empirical Fisher information.

@@ -190,6 +190,6 @@ def _has_draws_of(posterior: xr.Dataset, name: str, dataset: xr.Dataset) -> bool
 
 def _as_chain(dataset: xr.Dataset) -> xr.Dataset:
     """Make one chain of the selected draws."""
-    dataset = dataset.drop_vars(["chain", "draw"], errors="ignore").rename(picked="draw")
+    dataset = dataset.drop_vars(["chain", "draw"], errors="ignore").rename(selected="draw")
     dataset = dataset.assign_coords(draw=np.arange(dataset.sizes["draw"]))
     return dataset.expand_dims(chain=[0]).transpose("chain", "draw", ...)

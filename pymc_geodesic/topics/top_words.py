@@ -105,7 +105,7 @@ def _words_and_weights(
     )
 
 
-LABEL_WIDTH, LETTER_WIDTH = 180, 8
+LABEL_WIDTH, LETTER_WIDTH = 200, 8
 """Width in pixels of a panel without its words, and of one letter of a word."""
 
 
@@ -188,7 +188,7 @@ def plot_top_words(
         pen.area(corners.ravel(), height.ravel(), color=COLORS[0], alpha=1.0)
         pen.module.yticks(position, [str(word) for word in words], pen.target)
         pen.set_limits((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
-        pen.module.xlabel("posterior mean weight", pen.target)
+        pen.module.xlabel("mean weight", pen.target)
         pen.title(f"{topic} {at}")
 
     draw(collection, "words", panel)

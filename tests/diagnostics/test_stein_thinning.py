@@ -107,7 +107,7 @@ def test_positive_second_derivatives_on_a_sphere():
     ("arguments", "message"),
     [
         ({"size": 0}, "size must be"),
-        ({"size": 1201}, "more than the 1200 draws"),
+        ({"size": 1201}, "exceeds the 1200 candidate draws"),
         ({"entropy": -1.0}, "entropy must be a finite number"),
     ],
 )

@@ -263,7 +263,7 @@ def test_streamed_rows_raise_before_tuning():
                 minibatch=["rows"], batches=blocks, batch_size=5, total_size=40,
                 minibatch_order=order, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-        with pytest.raises(ValueError, match="leave batches= out"):
+        with pytest.raises(ValueError, match="Omit batches="):
             step_halving(model, step, draws=10, tune=10**9)
 
 

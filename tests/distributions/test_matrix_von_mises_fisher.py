@@ -197,9 +197,7 @@ def test_free_concentrations_of_many_columns_warn():
         axes = UniformStiefel("axes", shape=(12, 11))
         MatrixVonMisesFisher("turned", axes * np.arange(11.0), observed=frame)
         kappa = pm.HalfNormal("kappa", 5.0)
-        with pytest.warns(
-            UserWarning, match=r"density of 'X' omits .* depends on 'axes', 'kappa'"
-        ):
+        with pytest.warns(UserWarning, match=r"density of 'X' omits .* depends on 'axes', 'kappa'"):
             MatrixVonMisesFisher("X", kappa * axes, observed=frame)
         MatrixVonMisesFisher("known", kappa * frame[:, :2], observed=frame[:, :2])
         improper = pm.Flat("improper")
