@@ -115,7 +115,7 @@ def test_topics_of_docstrings(monkeypatch, tmp_path, capsys, corpus):
     monkeypatch.setattr(sys, "argv", ["script", *sizes, "--output", str(tmp_path)])
     module.main()
     printed = capsys.readouterr().out
-    assert "spherical k-means centres" in printed
+    assert "spherical k-means centers" in printed
     assert {path.stem for path in tmp_path.iterdir()} == {"perplexity", "topics", "temperature"}
 
 
