@@ -219,16 +219,16 @@ def run(
     chain, stage = first, 0
     while not times or times[-1] < seconds:
         if then is not None and len(times) == few:
-            centre = np.mean(weights[few // 2 :], axis=0)
+            center = np.mean(weights[few // 2 :], axis=0)
             block += 1 + few * N_STEPS * BATCH // BLOCK
-            if "centre" in then.model.named_vars:
-                root, tangent = curvature_root(first.blocks, centre), slope(data, centre)
+            if "center" in then.model.named_vars:
+                root, tangent = curvature_root(first.blocks, center), slope(data, center)
                 start = (
-                    centre + root @ root.T @ (tangent - centre / PRIOR_SCALE**2) / data.total_size
+                    center + root @ root.T @ (tangent - center / PRIOR_SCALE**2) / data.total_size
                 )
-                then.begin(start, root, seed, block, centre=centre, slope=tangent)
+                then.begin(start, root, seed, block, center=center, slope=tangent)
             else:
-                then.begin(centre, noise_root(first.blocks, centre), seed, block)
+                then.begin(center, noise_root(first.blocks, center), seed, block)
             chain, stage = then, few
         w, temperature = chain.draw()
         weights.append(w)

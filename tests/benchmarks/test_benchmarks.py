@@ -85,7 +85,7 @@ def test_bias_table(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "STEP_SIZES", (0.3,))
     monkeypatch.setattr(module, "BATCH_SIZES", (20,))
     monkeypatch.setattr(module, "N_STEPS", 2)
-    monkeypatch.setattr(module, "LEAST_ESS", 2.0)
+    monkeypatch.setattr(module, "MIN_ESS", 2.0)
     lines = list(module.by_step_size(200, 0.3))
     assert len(lines) == 2 + len(module.STOCHASTIC) + 1
     assert all(line.count("|") == 4 for line in lines)
