@@ -244,7 +244,7 @@ def plot_curves(ax: Any, curves: dict[str, Any], title: str = "") -> None:
     for name, (seconds, accuracy) in curves.items():
         dashed = "Gibbs" in name or "random walk" in name or "(1 + t)" in name
         ax.plot(seconds, accuracy, label=name, linestyle="--" if dashed else "-", linewidth=1.5)
-    ax.axhline(TARGET, color="grey", linewidth=0.6, linestyle=":")
+    ax.axhline(TARGET, color="gray", linewidth=0.6, linestyle=":")
     ax.set(xscale="log", xlabel="time (seconds)", ylabel="test accuracy", title=title)
     ax.set_ylim(0.9, 0.932)
 

@@ -147,7 +147,7 @@ def plot(idata: dict[str, Any], topics: np.ndarray) -> plt.Figure:
     figure, axes = plt.subplots(1, len(idata), figsize=(7, 3.4), layout="constrained", sharey=True)
     for ax, (name, each) in zip(axes, idata.items(), strict=True):
         beta = pg.topics.align_topics(each, reference=topics).posterior["beta"].values
-        ax.axline((0, 0), slope=1, color="grey", lw=0.5)
+        ax.axline((0, 0), slope=1, color="gray", lw=0.5)
         for k, mean in enumerate(beta.mean(axis=(0, 1))):
             ax.plot(topics[k], mean, ".", ms=3, label=f"topic {k}")
         ax.set(xlabel="true weight of a word", title=name)

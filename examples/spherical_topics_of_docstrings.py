@@ -134,7 +134,7 @@ def write_plots(
     for name, (seconds, values) in curves.items():
         ax.plot(seconds, values, marker=".", label=name)
     for style, (name, value) in zip(("--", ":"), reference.items(), strict=True):
-        ax.axhline(value, color="grey", linestyle=style, label=name)
+        ax.axhline(value, color="gray", linestyle=style, label=name)
     ax.set(xlabel="wall time (seconds)", ylabel="held-out log-perplexity (nats per document)")
     ax.legend()
     figures = {

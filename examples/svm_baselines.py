@@ -91,9 +91,9 @@ class DataAugmentationGibbs:
             self.rng, self.X, self.y, self.weights, self.cost, self.margin, precision, linear
         )
         factor = linalg.cholesky(precision, lower=True)
-        centre = linalg.solve_triangular(factor, linear, lower=True)
-        noise = self.rng.standard_normal(centre.size)
-        self.weights = linalg.solve_triangular(factor, centre + noise, lower=True, trans="T")
+        center = linalg.solve_triangular(factor, linear, lower=True)
+        noise = self.rng.standard_normal(center.size)
+        self.weights = linalg.solve_triangular(factor, center + noise, lower=True, trans="T")
         return self.weights
 
     def sample(self, draws: int, tune: int = 100) -> np.ndarray:
