@@ -1,6 +1,6 @@
-"""The pictures of the README and of the front page of the documentation.
+"""Figures of the README and of the front page of the documentation.
 
-Four small runs with nothing set but minibatches: the headings of birds, the mean directions of
+Four short runs with default settings and minibatches: the headings of birds, the mean directions of
 three groups on a sphere, a logistic regression on a million rows, and a support vector machine.
 
 Run it with ``python examples/front_page.py``; it takes some two minutes.
@@ -21,12 +21,12 @@ from script_parts import parse_options
 
 import pymc_geodesic as pg
 
-BLUE, ORANGE, GREEN, GREY = "#2a7f9e", "#d9622b", "#5a8f3c", "#9aa3a8"
+BLUE, ORANGE, GREEN, GRAY = "#2a7f9e", "#d9622b", "#5a8f3c", "#9aa3a8"
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
 def birds(draws: int, n_rows: int = 50_000) -> Figure:
-    """Draw the headings of the README's birds, and what they say of the mean heading."""
+    """Plot the headings of the README's birds, and the posterior of the mean heading."""
     angle = np.deg2rad(135.0)
     south_east = [np.sin(angle), np.cos(angle)]
     rows, _ = pg.datasets.make_vmf_mixture([south_east], 2.0, n_rows, random_seed=1)
@@ -62,7 +62,7 @@ def birds(draws: int, n_rows: int = 50_000) -> Figure:
 
 
 def _seen(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Place on paper of points of a sphere, and which of them are on its near side."""
+    """Return plane coordinates of points of a sphere, and whether they are on its near side."""
     turn, tilt = np.deg2rad(-25.0), np.deg2rad(25.0)
     x = np.cos(turn) * points[:, 0] - np.sin(turn) * points[:, 1]
     y = np.sin(turn) * points[:, 0] + np.cos(turn) * points[:, 1]
@@ -73,7 +73,7 @@ def _seen(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _globe(axes: plt.Axes) -> None:
     t = np.linspace(0.0, 2.0 * np.pi, 361)
     axes.fill(np.cos(t), np.sin(t), color="#f2f5f6", zorder=0)
-    axes.plot(np.cos(t), np.sin(t), color=GREY, linewidth=1.0)
+    axes.plot(np.cos(t), np.sin(t), color=GRAY, linewidth=1.0)
     circles = [np.column_stack([np.cos(t), np.sin(t), 0 * t])]
     circles += [
         np.column_stack([np.cos(a) * np.cos(t), np.sin(a) * np.cos(t), np.sin(t)])
@@ -81,7 +81,7 @@ def _globe(axes: plt.Axes) -> None:
     ]
     for circle in circles:
         x, y, near = _seen(circle)
-        axes.plot(np.where(near, x, np.nan), y, color=GREY, linewidth=0.5, zorder=1)
+        axes.plot(np.where(near, x, np.nan), y, color=GRAY, linewidth=0.5, zorder=1)
 
 
 def directions(draws: int) -> Figure:
@@ -109,7 +109,7 @@ def directions(draws: int) -> Figure:
 
 
 def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
-    """Two coefficients of a logistic regression, and the normal law that many rows make of them."""
+    """Plot two coefficients of a logistic regression with the normal approximation."""
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(n_rows, 2)) @ np.array([[1.0, 0.7], [0.0, 0.7]])
     labels = (rng.random(n_rows) < expit(covariates @ [0.8, -0.4])).astype(float)
@@ -139,7 +139,7 @@ def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
 
 
 def classifier(draws: int) -> Figure:
-    """Draw the border between two classes, as a hinge loss leaves it open."""
+    """Plot the decision boundary between two classes and its uncertainty under a hinge loss."""
     rng = np.random.default_rng(4)
     labels = np.repeat([-1, 1], 40)
     points = rng.normal(size=(80, 2)) * 0.9 + labels[:, None] * [0.9, 0.8]
@@ -154,7 +154,7 @@ def classifier(draws: int) -> Figure:
     figure, axes = plt.subplots(figsize=(3.2, 3.2), layout="constrained")
     x = np.array([-3.2, 3.2])
     for i in range(0, len(b), max(1, len(b) // 60)):
-        axes.plot(x, -(w[i, 0] * x + b[i]) / w[i, 1], color=GREY, linewidth=0.6, alpha=0.5)
+        axes.plot(x, -(w[i, 0] * x + b[i]) / w[i, 1], color=GRAY, linewidth=0.6, alpha=0.5)
     for label, color in ((-1, BLUE), (1, ORANGE)):
         axes.plot(*points[labels == label].T, ".", color=color, markersize=7)
     axes.set(xlim=(-3.2, 3.2), ylim=(-3.2, 3.2), xticks=[], yticks=[])
@@ -162,7 +162,7 @@ def classifier(draws: int) -> Figure:
     return figure
 
 
-PICTURES = {
+FIGURES = {
     "quick_start": birds,
     "door_directions": directions,
     "door_rows": many_rows,
@@ -171,14 +171,14 @@ PICTURES = {
 
 
 def main() -> None:
-    """Run all four, and write their pictures."""
+    """Run the four examples and write their figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=Path("examples/output"))
     arguments = parse_options(parser, draws=300)
     matplotlib.use("Agg")
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for name, picture in PICTURES.items():
+    for name, picture in FIGURES.items():
         picture(arguments.draws).savefig(arguments.output / f"{name}.png", dpi=130)
 
 
