@@ -11,7 +11,8 @@ each.
 - *Seconds* are processor time of the constructor of the step and of the call of `pymc.sample`:
   warm-up, draws, and reading or compiling code. A short run of each sampler before fills the
   compilation caches.
-- *ESS* is the bulk effective sample size of the worst coordinate, all effects included. NUTS makes
+- *ESS* is the bulk effective sample size of the worst coordinate, all effects included; that of
+  ``sd``, the standard deviation of the groups, has a column of its own. NUTS makes
   fewer draws than the others. As half of each run is warm-up, ESS per second can be compared.
 - The *joint Laplace approximation* is a normal distribution at the mode of all unconstrained
   coordinates, with the inverse of the negative Hessian as covariance.
@@ -120,10 +121,10 @@ def run_chain(model: pm.Model, sampler: Sampler, draws: int, seed: int) -> tuple
     return {rv.name: idata.posterior[rv.name].values for rv in model.free_RVs}, seconds
 
 
-def worst(draws: Draws) -> tuple[float, float]:
-    """Smallest bulk ESS and largest R-hat of all coordinates."""
+def worst(*variables: np.ndarray) -> tuple[float, float]:
+    """Smallest bulk ESS and largest R-hat of all coordinates of some variables."""
     axes = {"chain_axis": 0, "draw_axis": 1}
-    flat = [values.reshape(*values.shape[:2], -1) for values in draws.values()]
+    flat = [values.reshape(*values.shape[:2], -1) for values in variables]
     each = np.concatenate(flat, axis=2)
     ess = array_stats.ess(each, method="bulk", **axes)
     return float(np.min(ess)), float(np.max(array_stats.rhat(each, **axes)))
@@ -170,16 +171,18 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 2.7), layout="constrained")
     print(f"{n_rows:,} rows, {n_groups:,} groups, {rounds} chains, processor time\n")
-    print("| | draws | s | ESS | ESS/s | R-hat | sd of the groups |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print("| | draws | s | ESS | ESS/s | ESS/s of `sd` | R-hat | `sd` |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|")
     for place, sampler in enumerate(SAMPLERS):
         parts = chains[sampler.label]
         draws = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        ess, rhat = worst(draws)
+        ess, rhat = worst(*draws.values())
+        ess_of_sd, _ = worst(draws["sd"])
         time_of, sd = seconds[sampler.label], draws["sd"].ravel()
         print(
             f"| `{sampler.label}` | {sd.size:,} | {time_of:.0f} | {ess:,.0f} | "
-            f"{ess / time_of:.2f} | {rhat:.3f} | {sd.mean():.4f} ± {sd.std():.4f} |"
+            f"{ess / time_of:.2f} | {ess_of_sd / time_of:.2f} | {rhat:.3f} | "
+            f"{sd.mean():.4f} ± {sd.std():.4f} |"
         )
         left.barh(-place, ess / time_of, color=sampler.color, height=0.6)
         left.text(ess / time_of, -place, f" {ess / time_of:.2g}", va="center", fontsize=10)
@@ -239,7 +242,7 @@ def pole(draws: int) -> Figure:
     )
     for axes, (label, idata) in zip((*panels, None), runs.items(), strict=True):
         mu = idata.posterior["mu"].values
-        ess, rhat = worst({"mu": mu})
+        ess, rhat = worst(mu)
         divergences = int(idata.sample_stats["diverging"].sum())
         print(f"{label}: ESS {ess:,.0f}, R-hat {rhat:.3f}, {divergences} divergences")
         if axes is None:
