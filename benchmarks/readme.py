@@ -238,7 +238,7 @@ def pole(draws: int) -> Figure:
         "NUTS, unit vector": by_transform,
     }
     figure, panels = plt.subplots(
-        1, 2, figsize=(7.4, 3.7), layout="constrained", sharex=True, sharey=True
+        1, 2, figsize=(7.6, 3.8), sharex=True, sharey=True
     )
     for axes, (label, idata) in zip((*panels, None), runs.items(), strict=True):
         mu = idata.posterior["mu"].values
@@ -249,12 +249,13 @@ def pole(draws: int) -> Figure:
             continue
         for chain, color in zip(mu, (BLUE, ORANGE, GREEN, RED), strict=True):
             axes.plot(*np.degrees(chain[:, :2].T), ".", color=color, markersize=1.8)
-        axes.plot([-14.0, 0.0], [0.0, 0.0], color="black", linewidth=0.8, linestyle=":")
+        axes.plot([-13.0, 0.0], [0.0, 0.0], color="black", linewidth=0.8, linestyle=":")
         axes.plot(0.0, 0.0, "+", color="black", markersize=10)
         axes.set_title(f"{label}\nESS {ess:,.0f}, R-hat {rhat:.2f}", fontsize=10)
         axes.set(
-            aspect="equal", xlim=(-14.0, 5.0), ylim=(-10.0, 7.0), xlabel="degrees from the pole"
+            aspect="equal", xlim=(-13.0, 5.0), ylim=(-10.0, 7.0), xlabel="degrees from the pole"
         )
+        axes.text(-12.8, 0.2, "longitude 180°", fontsize=8, va="bottom")
         axes.spines[["right", "top"]].set_visible(False)
     return figure
 
@@ -268,10 +269,11 @@ def main() -> None:
     matplotlib.use("Agg")
     asked.output.mkdir(parents=True, exist_ok=True)
     began = time.process_time()
-    pole(100 if asked.quick else 1000).savefig(asked.output / "readme_pole.png", dpi=130)
+    figure = pole(100 if asked.quick else 1000)
+    figure.savefig(asked.output / "readme_pole.png", dpi=130, bbox_inches="tight")
     rows, groups = (2_000, 20) if asked.quick else (200_000, 500)
     figure = hierarchy(rows, groups, rounds=2, quick=asked.quick)
-    figure.savefig(asked.output / "readme_hierarchy.png", dpi=130)
+    figure.savefig(asked.output / "readme_hierarchy.png", dpi=130, bbox_inches="tight")
     print(f"processor time of all: {(time.process_time() - began) / 60.0:.1f} minutes")
 
 
