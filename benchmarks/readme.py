@@ -237,9 +237,7 @@ def pole(draws: int) -> Figure:
         "GMC, unit vector": on_sphere,
         "NUTS, unit vector": by_transform,
     }
-    figure, panels = plt.subplots(
-        1, 2, figsize=(7.6, 3.8), sharex=True, sharey=True
-    )
+    figure, panels = plt.subplots(1, 2, figsize=(7.6, 3.8), sharex=True, sharey=True)
     for axes, (label, idata) in zip((*panels, None), runs.items(), strict=True):
         mu = idata.posterior["mu"].values
         ess, rhat = worst(mu)
