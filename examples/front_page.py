@@ -71,7 +71,7 @@ def directions(draws: int) -> Figure:
 
 
 def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
-    """Two coefficients of a logistic regression, and the normal approximation of their posterior."""
+    """Two coefficients of a logistic regression, with the normal approximation."""
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(n_rows, 2)) @ np.array([[1.0, 0.7], [0.0, 0.7]])
     labels = (rng.random(n_rows) < expit(covariates @ [0.8, -0.4])).astype(float)
