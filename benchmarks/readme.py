@@ -192,12 +192,14 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
         )  # fmt: skip
     mean = np.exp(log_mean + log_sd**2 / 2.0)
     print(f"\njoint Laplace approximation: {mean:.4f} ± {mean * log_sd:.4f}, {spent:.0f} s\n")
-    grid = np.linspace(*right.get_xlim(), 200)
+    low, high = right.get_xlim()
+    grid = np.linspace(min(low, mean * (1.0 - 3.0 * log_sd)), high, 200)
     density = norm.pdf(np.log(grid), log_mean, log_sd) / grid
     right.plot(grid, density, color=RED, linestyle="--", label="joint Laplace approximation")
     left.set_yticks([0, -1, -2], [sampler.label for sampler in SAMPLERS], fontsize=9)
     left.set_xlim(0.0, 1.15 * left.get_xlim()[1])
-    left.set_title("effective draws per second", fontsize=10)
+    n_coordinates = 5 + n_groups
+    left.set_title(f"ESS per second, worst of {n_coordinates:,} coordinates", fontsize=10)
     right.set_title("standard deviation of the groups", fontsize=10)
     right.set_yticks([])
     right.legend(fontsize=7, frameon=False, loc="upper left")
