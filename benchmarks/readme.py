@@ -249,13 +249,13 @@ def pole(draws: int) -> Figure:
             continue
         for chain, color in zip(mu, (BLUE, ORANGE, GREEN, RED), strict=True):
             axes.plot(*np.degrees(chain[:, :2].T), ".", color=color, markersize=1.8)
-        axes.plot([-13.0, 0.0], [0.0, 0.0], color="black", linewidth=0.8, linestyle=":")
+        axes.plot([-19.0, 0.0], [0.0, 0.0], color="black", linewidth=0.8, linestyle=":")
         axes.plot(0.0, 0.0, "+", color="black", markersize=10)
         axes.set_title(f"{label}\nESS {ess:,.0f}, R-hat {rhat:.2f}", fontsize=10)
         axes.set(
-            aspect="equal", xlim=(-13.0, 5.0), ylim=(-10.0, 7.0), xlabel="degrees from the pole"
+            aspect="equal", xlim=(-19.0, 5.0), ylim=(-10.0, 7.0), xlabel="degrees from the pole"
         )
-        axes.text(-12.8, 0.2, "longitude 180°", fontsize=8, va="bottom")
+        axes.text(-18.8, 0.2, "longitude 180°", fontsize=8, va="bottom")
         axes.spines[["right", "top"]].set_visible(False)
     return figure
 
