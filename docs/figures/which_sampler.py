@@ -148,8 +148,8 @@ def drawing() -> str:
         f'<svg class="which" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y - 4:g}" '
         'role="group" aria-labelledby="which-title which-text">\n'
         '<title id="which-title">Which sampler to take</title>\n'
-        '<desc id="which-text">Questions from top to bottom. Yes leads to the sampler on the right, '
-        f"no to the next question.</desc>\n<style>{STYLE}</style>\n"
+        '<desc id="which-text">Questions from top to bottom. Yes leads to the sampler on the '
+        f"right, no to the next question.</desc>\n<style>{STYLE}</style>\n"
         + "\n".join(parts)
         + "\n</svg>\n"
     )
