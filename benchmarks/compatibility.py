@@ -1,11 +1,11 @@
-"""Which samplers and model transformations work with which distribution.
+"""Compatibility table of distributions with samplers and model transformations.
 
     python -m benchmarks.compatibility [--rows NAME ...] [--columns NAME ...] [--results FILE]
 
 Every cell builds a model of `every_distribution`, runs one sampler or transformation for a few
 draws, and checks that the results are finite, or equal to those of another computation. The table
-is written to ``docs/compatibility.md``, with the reason for each failure. Cells in the file of
-results are not measured again.
+is written to ``docs/compatibility.md``, with the reason for each failure. Cells in the results file
+are not measured again.
 """
 
 import argparse
@@ -40,7 +40,7 @@ WORKS, NOT_APPLICABLE, NOT_RUN = "yes", "–", "not run"
 
 
 class NotApplicableError(Exception):
-    """A cell without a meaning."""
+    """The combination of a row and a column does not apply."""
 
 
 class NotInstalledError(Exception):
@@ -140,7 +140,7 @@ def do(name: str) -> None:
 
 
 def observe(name: str) -> None:
-    """Observe a free variable; the log-density is that of the model that was written so."""
+    """Observe a free variable; compare with the log-density of a model with the observation."""
     model = pm.observe(model_of(name, observed=False), {"y": data(name)})
     written = model_of(name)
     require_equal(log_density(model, written.initial_point()), log_density(written))
@@ -193,7 +193,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
 
 
 def measure(row: str, column: str) -> str:
-    """Return the entry of a cell: that it works, that it has no meaning, or why it fails."""
+    """Return the entry of a cell: success, not applicable, or the reason for failure."""
     logging.getLogger("pymc").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), pytensor.config.change_flags(**INTERPRETED):
@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument(
         "--columns", nargs="+", default=list(COLUMNS), choices=COLUMNS, metavar="NAME"
     )
-    parser.add_argument("--results", type=Path, help="file with the cells that are known")
+    parser.add_argument("--results", type=Path, help="file with cells measured before")
     options = parser.parse_args()
     known = options.results is not None and options.results.exists()
     cells = json.loads(options.results.read_text()) if known else {}

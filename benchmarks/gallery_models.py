@@ -1,7 +1,7 @@
 """Models of PyMC's example gallery and of PyMC-Marketing, as their pages describe them.
 
-No model has a container, an index or a dimension that its page does not have. The data have the
-shape of the originals and are simulated, except where a docstring says otherwise.
+Containers, indices and dimensions are those of the original pages. The data have the shapes of the
+originals and are simulated, unless a docstring states otherwise.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class GalleryModel:
     build : callable
         Number of rows → model.
     n_rows : tuple of int
-        The usual number, and perhaps a larger one.
+        Number of rows of the original, and optionally a larger number.
     batch_size : int
-        Of a call with minibatches.
+        Batch size of a call with minibatches.
     is_divisible : bool
         Whether its rows can be divided into minibatches; otherwise the call must raise an error.
     is_hierarchy : bool
@@ -126,7 +126,7 @@ def poll(n_rows: int) -> pm.Model:
 
 
 def _customers(n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Simulate repeated purchases: their number, the time of the last one, and the end."""
+    """Simulate repeated purchases: number, time of the last, and end of observation."""
     rng = _rng()
     T = rng.uniform(27.0, 39.0, n_rows)
     rate = rng.gamma(0.55, 1.0 / 10.6, n_rows)

@@ -30,7 +30,7 @@ class SamplingWarnings(logging.Handler):
         self.level_before = logging.NOTSET
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a message, unless it is in the list."""
+        """Append a message, unless it is a duplicate."""
         if record.levelno < logging.WARNING:
             return
         if (message := record.getMessage()) not in self.messages:

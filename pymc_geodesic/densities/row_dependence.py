@@ -25,7 +25,7 @@ from pymc_geodesic.minibatches.row_inputs import (
     evaluate_data,
 )
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.sparse import containers_of
+from pymc_geodesic.sparse import get_containers
 
 # --- variables that depend on rows --------------------------------------------------------------
 
@@ -39,7 +39,7 @@ def variables_coupled_to_rows(model: Model, names: Sequence[str]) -> list[Tensor
     names : list of str
         Data containers, or sparse matrices.
     """
-    rows = {container for name in names for container in containers_of(model, name)}
+    rows = {container for name in names for container in get_containers(model, name)}
     coupled = set()
     for term in (*model.basic_RVs, *model.potentials):
         graphs = [term, model.rvs_to_values[term]] if term in model.rvs_to_values else [term]
@@ -83,7 +83,7 @@ def observed_with_total_size(model: Model, names: Sequence[str]) -> list[str]:
     names : sequence of str
         Data containers, or sparse matrices.
     """
-    rows: set[Variable] = {c for name in names for c in containers_of(model, name)}
+    rows: set[Variable] = {c for name in names for c in get_containers(model, name)}
     return [rv.name for rv, _ in _observed_with_total_size(model, rows)]
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.grids import by_default
 
 DOCS = Path(__file__).parents[2] / "docs"
-GUIDES = ("svm", "topics", "mixtures", "directional")
+GUIDES = ("getting_started", "hierarchies", "svm", "topics", "mixtures", "directional")
 
 
 def cells(page):
