@@ -7,16 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from pymc.step_methods.compound import BlockedStep
-
-import pymc_geodesic as pg
 
 README = Path(__file__).parents[1] / "README.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-
-
-def test_there_is_a_quick_start():
-    assert len(BLOCKS) >= 1
 
 
 def test_the_blocks_run_one_after_the_other(tmp_path):
@@ -36,10 +29,3 @@ def test_links_lead_to_files(page):
     path = README.parent / page
     for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text()):
         assert (path.parent / target).exists(), target
-
-
-def test_the_samplers_of_the_table_exist_and_each_is_there():
-    table = README.read_text().split("## Which sampler do I take?")[1].split("\n\n")[1]
-    steps = {name for name in pg.__all__ if isinstance(getattr(pg, name), type)}
-    steps = {name for name in steps if issubclass(getattr(pg, name), BlockedStep)}
-    assert {name for name in re.findall(r"`(\w+)`", table) if name in steps} == steps
