@@ -319,8 +319,17 @@ class TrajectoryAdaptation(Protocol):
             Gradient evaluations.
         """
 
-    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+    def update(
+        self, z: np.ndarray, gradient: np.ndarray, acceptance: float
+    ) -> tuple[np.ndarray | None, int]:
         """Update the adaptation with a draw of the warm-up.
+
+        Parameters
+        ----------
+        z, gradient : ndarray, shape (size,)
+            The draw, and the gradient there, in the coordinates of the adaptation.
+        acceptance : float
+            Mean acceptance probability.
 
         Returns
         -------

@@ -1,16 +1,16 @@
-"""Sparse metric of hierarchical models: factorization, center, and its place in the warm-up."""
+"""Sparse metric of hierarchical models: center, updates in the warm-up, and trajectories."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import LinAlgError, cholesky
 
+from pymc_geodesic.adaptation.sparse_factorization import SETTINGS as FACTORIZATION
+from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.gradients.partial_centering import PartialCentering, TriangularFactor
@@ -19,8 +19,6 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
-_log = logging.getLogger("pymc")
-
 
 @dataclass(frozen=True)
 class SparseMetricSettings:
@@ -28,11 +26,6 @@ class SparseMetricSettings:
 
     Attributes
     ----------
-    max_dense : int
-        Maximum number of coordinates with a dense factor, 64 MB.
-    max_fill : float
-        Maximum number of products of the elimination of one group that are computed sparsely, some
-        seconds.
     n_rounds, n_held : int
         Newton steps at the beginning of a chain, and of these the first with fixed scales.
     max_change : float
@@ -46,8 +39,6 @@ class SparseMetricSettings:
         Number of draws from which their mean is used.
     """
 
-    max_dense: int = 4096
-    max_fill: float = 2e8
     n_rounds: int = 12
     n_held: int = 2
     max_change: float = 1.0
@@ -59,187 +50,6 @@ class SparseMetricSettings:
 SETTINGS = SparseMetricSettings()
 
 
-_SMALLEST_PRECISION = 1e-10
-"""Precision of a coordinate about which nothing is known."""
-
-_SMALLEST_SHARE = 1e-3
-"""Share of the precision that the elimination of other coordinates leaves at least."""
-
-# --- factorization ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Coordinates that are eliminated together: one column of an effect.
-
-    Attributes
-    ----------
-    coordinates : ndarray of int
-    before : set of int
-        Groups that are eliminated earlier, because their prior depends on this one.
-    """
-
-    coordinates: np.ndarray
-    before: frozenset[int]
-
-
-def triangular_factor(
-    precision: sparse.csr_matrix,
-    groups: Sequence[Group],
-    others: np.ndarray,
-    prior_precision: np.ndarray,
-) -> TriangularFactor:
-    """Factor a sparse precision matrix by elimination of one group after the other.
-
-    A group without couplings of its own entries has a diagonal block, and its elimination changes
-    the others by sparse products. When no such group is left, the remaining coordinates have a
-    dense factor. Where they are too many, the couplings within or between groups that cost most
-    memory are left out.
-
-    Parameters
-    ----------
-    precision : csr_matrix, shape (size, size)
-    groups : list of Group
-    others : ndarray of int
-        Coordinates that are no effects; they are eliminated last.
-    prior_precision : ndarray, shape (size,)
-        Precision of the prior of each effect; zero for others.
-
-    Returns
-    -------
-    TriangularFactor
-    """
-    remaining = dict(enumerate(groups))
-    coordinates = np.concatenate([*(g.coordinates for g in groups), others])
-    matrix = precision[coordinates][:, coordinates].tocsr()
-    order: list[np.ndarray] = []
-    segments: list[tuple[int, int, bool]] = []
-    rows: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    diagonals: list[np.ndarray] = []
-    parents = {k for k, g in enumerate(groups) if g.before}
-    start = 0
-
-    def local(chosen: np.ndarray) -> np.ndarray:
-        where = np.full(precision.shape[0], -1)
-        where[coordinates] = np.arange(len(coordinates))
-        return where[chosen]
-
-    while remaining:
-        free = [k for k, g in remaining.items() if not g.before & remaining.keys()]
-        free.sort(key=lambda k: -len(remaining[k].coordinates))
-        blocks = {k: matrix[at][:, at] for k in free for at in [local(groups[k].coordinates)]}
-        diagonal = [k for k in free if _is_diagonal(blocks[k])]
-        if not diagonal and len(coordinates) <= SETTINGS.max_dense:
-            break
-        chosen = (diagonal or free)[0]
-        if not diagonal:
-            _log.info("the sparse metric leaves out couplings within a group of effects")
-        own = local(groups[chosen].coordinates)
-        is_own = np.zeros(len(coordinates), dtype=bool)
-        is_own[own] = True
-        later = np.flatnonzero(~is_own)
-        pivot = np.maximum(matrix.diagonal()[own], _SMALLEST_PRECISION)
-        coupling = matrix[own][:, later].tocsr()
-        fill = float(np.square(np.diff(coupling.indptr).astype(float)).sum())
-        if fill > SETTINGS.max_fill and len(later) > SETTINGS.max_dense:
-            _log.info("the sparse metric leaves out couplings between groups of effects")
-            coupling = coupling @ sparse.diags(np.isin(coordinates[later], others).astype(float))
-            coupling.eliminate_zeros()
-        scaled = sparse.diags(1.0 / pivot) @ coupling
-        kept = matrix[later][:, later]
-        if fill > SETTINGS.max_fill and len(later) <= SETTINGS.max_dense:
-            matrix = sparse.csr_matrix(kept.toarray() - _dense_product(coupling, scaled))
-        else:
-            matrix = (kept - coupling.T @ scaled).tocsr()
-        scaled = scaled.tocsr()
-        rows.append((np.diff(scaled.indptr), coordinates[later][scaled.indices], scaled.data))
-        order.append(groups[chosen].coordinates)
-        diagonals.append(pivot)
-        segments.append((start, start + len(own), chosen in parents))
-        start += len(own)
-        coordinates = coordinates[later]
-        del remaining[chosen]
-
-    last: list[np.ndarray] = []
-    while remaining:
-        free = [k for k, g in remaining.items() if not g.before & remaining.keys()]
-        chosen = max(free, key=lambda k: len(remaining[k].coordinates))
-        last.append(groups[chosen].coordinates)
-        segments.append((start, start + len(last[-1]), chosen in parents))
-        start += len(last[-1])
-        del remaining[chosen]
-    last.append(others)
-    segments.append((start, start + len(others), True))
-    order += last
-    at = local(np.concatenate(last))
-    lower = _lower_factor(matrix[at][:, at].toarray(), precision.diagonal()[np.concatenate(last)])
-    pivots = np.diagonal(lower).copy()
-    joined = np.concatenate(order).astype(np.int64)
-    position = np.empty(precision.shape[0], dtype=np.int64)
-    position[joined] = np.arange(len(joined))
-    counts = np.concatenate([np.zeros(1, dtype=np.int64), *(count for count, _, _ in rows)])
-    columns = [position[column] for _, column, _ in rows]
-    prior = prior_precision[joined]
-    weight = np.maximum(np.concatenate([*diagonals, pivots**2]) - prior, 0.0)
-    return TriangularFactor(
-        order=joined,
-        segments=np.array(segments, dtype=np.int64),
-        starts=np.cumsum(counts, dtype=np.int64),
-        columns=np.concatenate([np.empty(0, dtype=np.int64), *columns]),
-        couplings=np.concatenate([np.empty(0), *(data for _, _, data in rows)]),
-        dense=(lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C"),
-        precision=weight + prior,
-        weight=weight,
-    )
-
-
-def _is_diagonal(block: sparse.csr_matrix) -> bool:
-    """Whether entries off the diagonal are zero, up to rounding."""
-    sizes = np.sqrt(block.diagonal())
-    entries = block.tocoo()
-    off = entries.row != entries.col
-    bound = 1e-9 * sizes[entries.row[off]] * sizes[entries.col[off]]
-    return bool((np.abs(entries.data[off]) <= bound).all())
-
-
-def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndarray:
-    """Return leftᵀ right, by dense products of chunks of rows."""
-    total = np.zeros((left.shape[1], right.shape[1]))
-    for start in range(0, left.shape[0], 1024):
-        total += left[start : start + 1024].toarray().T @ right[start : start + 1024].toarray()
-    return total
-
-
-def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """Cholesky factor, of the matrix with a larger diagonal if it is not positive definite.
-
-    ``unconditional`` is the diagonal before the elimination of other coordinates.
-
-    The observed curvature of rows away from the mode need not be. The smallest sufficient addition
-    to the diagonal leaves a direction of almost no precision, so that twice as much is added.
-    """
-    smallest = np.maximum(_SMALLEST_SHARE * unconditional, _SMALLEST_PRECISION)
-    scale = np.sqrt(np.maximum(np.diagonal(matrix), smallest))
-    correlations = matrix / scale / scale[:, np.newaxis]
-    np.fill_diagonal(correlations, 1.0)
-    try:
-        return cholesky(correlations, lower=True) * scale[:, np.newaxis]
-    except LinAlgError:
-        pass
-    identity = np.eye(len(matrix))
-    for ridge in 0.01 * 2.0 ** np.arange(20):
-        try:
-            cholesky(correlations + ridge * identity, lower=True)
-        except LinAlgError:
-            continue
-        factor = cholesky(correlations + 2.0 * ridge * identity, lower=True)
-        return factor * scale[:, np.newaxis]
-    return np.diag(scale)
-
-
-# --- the metric ---------------------------------------------------------------------------------
-
-
 class SparseMetric:
     """Coordinates in which a hierarchical posterior is close to a standard normal distribution.
 
@@ -247,6 +57,11 @@ class SparseMetric:
     ----------
     effects : GroupEffects
     centering : PartialCentering
+
+    Attributes
+    ----------
+    center : ndarray or None
+        Position at which the precision matrix was factored.
     """
 
     def __init__(self, effects: GroupEffects, centering: PartialCentering) -> None:
@@ -270,6 +85,20 @@ class SparseMetric:
         self.center: np.ndarray | None = None
 
     def set_center(self, x: np.ndarray) -> None:
+        """Factor the precision matrix at a position, and move the origin to the effects' mode.
+
+        An origin off the mode of an effect by δ is off by r δ for other values of its scale, and r
+        is large for large scales and effects with little data. Thus one Newton step of all but the
+        scales leads from the position to the origin.
+        """
+        factor = self._factor_at(x)
+        z = np.zeros(self._effects.size)
+        value, step = self._evaluate(z)
+        step[self._scales] = 0.0
+        if np.isfinite(step).all() and self._evaluate(step)[0] > value:
+            self.centering.set_factor(self.centering.to_position(step), factor)
+
+    def _factor_at(self, x: np.ndarray) -> TriangularFactor:
         """Factor the precision matrix at a position, which becomes the origin."""
         self._effects.refresh_data()
         precision = self._effects.precision(x)
@@ -281,7 +110,8 @@ class SparseMetric:
         factor = triangular_factor(precision, self._groups, self._effects.others, prior)
         self.center = x.copy()
         self.centering.set_factor(x, factor)
-        self._sizes = np.sqrt(np.maximum(precision.diagonal(), _SMALLEST_PRECISION))
+        self._sizes = np.sqrt(np.maximum(precision.diagonal(), FACTORIZATION.smallest_precision))
+        return factor
 
     def _information_on_scales(
         self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
@@ -323,7 +153,7 @@ class SparseMetric:
         """
         n_grad = 0
         for k in range(SETTINGS.n_rounds):
-            self.set_center(x)
+            self._factor_at(x)
             z = self.centering.whiten(x)
             value, step = self._evaluate(z)
             n_grad += 1
@@ -348,7 +178,7 @@ class SparseMetric:
             if k >= SETTINGS.n_held and (improved is None or small):
                 break
         self.set_center(x)
-        return x, n_grad
+        return x, n_grad + 2
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log-density and gradient."""
@@ -428,9 +258,11 @@ class SparseTrajectories:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
         return self._inner.propose(z, stream, tune=tune)
 
-    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+    def update(
+        self, z: np.ndarray, gradient: np.ndarray, acceptance: float
+    ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
-        changed, n_grad = self._inner.update(z, acceptance)
+        changed, n_grad = self._inner.update(z, gradient, acceptance)
         self._n_draws += 1
         present = z if changed is None else changed
         here = self._inner.to_position(present)
@@ -443,7 +275,7 @@ class SparseTrajectories:
         self._n_sum = 0
         self._inner.initialize(self._n_tune - self._n_draws)
         present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
-        return present, n_grad + more
+        return present, n_grad + more + 2
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

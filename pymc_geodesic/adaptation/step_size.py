@@ -150,7 +150,9 @@ class StepSizeAdaptation:
             step_size = min(adapted, self._max_step_size)
         return int(minibatches[0]), Leapfrog(step_size, self._n_steps, SETTINGS.jitter), n_grad
 
-    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+    def update(
+        self, z: np.ndarray, gradient: np.ndarray, acceptance: float
+    ) -> tuple[np.ndarray | None, int]:
         """Adapt the step size; see `TrajectoryAdaptation`."""
         if self._user_specified is None:
             self.is_tuned = True

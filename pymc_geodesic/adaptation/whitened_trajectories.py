@@ -58,6 +58,8 @@ class TrajectorySettings:
         1.1 to 3 times as many effective draws per gradient; the non-centered eight schools,
         bananas and mixtures have 0.6 and more, t distributions with 3 degrees of freedom mostly
         0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
+    draws_for_leapfrog : int
+        Number of draws from which a split Hamiltonian is given up; chosen by hand.
     split_rejections : float
         Ratio of the rejection probability that the step size is adapted to with a split Hamiltonian
         to that with leapfrog steps. The errors of long steps are in the tails, where chains stay:
@@ -81,6 +83,7 @@ class TrajectorySettings:
     length_jitter: float = 0.4
     step_size_jitter: float = 0.1
     max_residual: float = 0.25
+    draws_for_leapfrog: int = 50
     split_rejections: float = 0.5
     n_short: int = 30
     max_steps_short: int = 8
@@ -140,6 +143,9 @@ class WhitenedTrajectories:
         See `TrajectoryAdaptation`.
     may_split : bool
         Whether the Hamiltonian may be split; never with ``n_steps`` or angles.
+    is_near_normal : bool
+        Whether the posterior is near N(0, I) in the coordinates of ``gradient``, so that the
+        warm-up begins with the unit metric and a split Hamiltonian.
 
     Attributes
     ----------
@@ -161,10 +167,12 @@ class WhitenedTrajectories:
         n_steps: int | None = None,
         can_reuse_gradient: bool = False,
         may_split: bool = True,
+        is_near_normal: bool = False,
     ) -> None:
         self.gradient, self.can_reuse_gradient = gradient, can_reuse_gradient
         # far from the center, around a circle or more, a rotation about it is a poor approximation
         self._may_split = may_split and n_steps is None and not angles
+        self._is_near_normal = is_near_normal
         self._target_accept, self._n_steps = target_accept, n_steps
         self.metric_name = metric if isinstance(metric, str) else "covariance"
         self._angles = angles
@@ -231,11 +239,11 @@ class WhitenedTrajectories:
         # a step is not longer than a trajectory
         longest = (1.0 + SETTINGS.length_jitter) * SETTINGS.length
         self._averaging = DualAveraging(
-            SETTINGS.initial_step_size,
+            SETTINGS.step_size_after_update if self._is_near_normal else SETTINGS.initial_step_size,
             self._target_accept,
             longest if self._n_steps is None else math.inf,
         )
-        self._split(False)
+        self._split(self._may_split and self._is_near_normal)
         n_final = min(SETTINGS.final_draws, n_tune // 2)
         self._n_windows = n_tune - max(n_tune // SETTINGS.final_divisor, n_final)
         self.windows = MassMatrixWindows(self._n_windows, self._estimator)
@@ -246,6 +254,8 @@ class WhitenedTrajectories:
         if not (first and self._n_tune):
             return self.gradient.whiten(x), np.empty(0), 0
         gradient = self.gradient.exact_gradient(x)
+        if self._is_near_normal:
+            return self.gradient.whiten(x), gradient, 1
         d = self.gradient.n_euclidean
         initial = self._estimator.initial_metric(x[:d], gradient[:d])
         lengths = [max(np.mean(gradient[part] ** 2), 1.0) ** -0.25 for part, _ in self._curved]
@@ -307,22 +317,22 @@ class WhitenedTrajectories:
             default=math.inf,
         )
 
-    def update(self, z: np.ndarray, acceptance: float) -> tuple[np.ndarray | None, int]:
+    def update(
+        self, z: np.ndarray, gradient: np.ndarray, acceptance: float
+    ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
         self.is_tuned = True
-        # in the coordinates of the model, and so not the gradient that the kernel has computed
-        x = self.to_position(z)
-        gradient = self.gradient.exact_gradient(x)
+        x, gradient = self.to_position(z), self.gradient.to_model_gradient(gradient)
         project(self._model_product.blocks, x, gradient)
         self._n_draws += 1
         self._averaging.update(acceptance)
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
-            return None, 1
+            return None, 0
         self.windows.discard_early()
         d = self.gradient.n_euclidean
         factor = self.windows.factor(d)
         if factor is None:
-            return None, 1
+            return None, 0
         self._averaging.restart(SETTINGS.step_size_after_update)
         lengths = [
             self.windows.length(part, dim, longest)
@@ -333,8 +343,11 @@ class WhitenedTrajectories:
         self.set_metric(metric)
         residual = metric.whiten(positions) + metric.to_gradient(gradients)
         largest = np.max(np.mean(residual**2, axis=0), initial=0.0)
-        self._split(self._may_split and d > 0 and bool(largest <= SETTINGS.max_residual))
-        return self.gradient.whiten(x), 1
+        is_near_normal = self._may_split and d > 0 and bool(largest <= SETTINGS.max_residual)
+        # the largest of many mean squares of few draws may be large by chance
+        if is_near_normal or len(positions) >= SETTINGS.draws_for_leapfrog:
+            self._split(is_near_normal)
+        return self.gradient.whiten(x), 0
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

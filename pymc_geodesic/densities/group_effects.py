@@ -27,8 +27,6 @@ from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.graph.utils import MethodNotDefined
-from pytensor.tensor.linalg import cholesky, solve_triangular
-from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
@@ -37,6 +35,14 @@ from pymc_geodesic.densities.compilation import (
     FixedArray,
     compile_gradient,
     mode_of,
+)
+from pymc_geodesic.densities.effect_priors import (
+    effect_prior,
+    is_correlated,
+    is_positive,
+    may_be_effect,
+    may_be_offset,
+    prior_parameters,
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -116,7 +122,7 @@ def find_effects(
         return None
     given = model
     model, variables = _with_fixed_shapes(model, variables)
-    candidates = [v for v in variables if _may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
+    candidates = [v for v in variables if may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
     while True:
         rows = RowsByIndex([v.value for v in candidates])
         terms = logp_terms(model)
@@ -153,21 +159,6 @@ def _with_fixed_shapes(
     ]
 
 
-def _may_be_effect(variable: ManifoldVariable) -> bool:
-    """Whether a variable is a vector or matrix with a normal prior of its rows."""
-    owner = variable.rv.owner
-    if owner is not None and isinstance(owner.op, MvNormalRV):
-        covariance = _parameters(variable)[1].type
-        if covariance.ndim == 3 and covariance.shape[0] != 1:
-            return False  # another one for each group
-    return (
-        owner is not None
-        and isinstance(owner.op, NormalRV | MvNormalRV)
-        and len(variable.shape) in ((1, 2) if isinstance(owner.op, NormalRV) else (2,))
-        and None not in variable.value.type.shape
-    )
-
-
 def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
     """Check that prior means take entries of other effects by an index.
 
@@ -175,66 +166,9 @@ def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
     ------
     NotByIndexError
     """
-    means = model.replace_rvs_by_values([_parameters(v)[0] for v in effects])
+    means = model.replace_rvs_by_values([prior_parameters(v)[0] for v in effects])
     for effect, mean in zip(effects, means, strict=True):
         RowsByIndex([v.value for v in effects]).replace([mean + pt.zeros(effect.shape)])
-
-
-def _parameters(variable: ManifoldVariable) -> list[TensorVariable]:
-    """Mean and standard deviation, or covariance, of a normal prior, of random variables."""
-    return list(variable.rv.owner.op.dist_params(variable.rv.owner))
-
-
-def _is_correlated(variable: ManifoldVariable) -> bool:
-    return isinstance(variable.rv.owner.op, MvNormalRV)
-
-
-@dataclass(frozen=True, eq=False)
-class _Prior:
-    """Prior of the entries of an effect, given the columns before, in the shape of the variable.
-
-    Attributes
-    ----------
-    mean, log_p, log_q : TensorVariable
-        m, log p and log q.
-    mean_at_scales : TensorVariable
-        The mean with the present covariance as a constant.
-    correlation : TensorVariable
-        Log-density with the expected information of all groups on the coefficients of regressions
-        of a column on those before it.
-    """
-
-    mean: TensorVariable
-    log_p: TensorVariable
-    log_q: TensorVariable
-    mean_at_scales: TensorVariable
-    correlation: TensorVariable
-
-
-def _prior_of(
-    effect: ManifoldVariable,
-    parameters: Sequence[TensorVariable],
-    scale: Variable | None,
-) -> _Prior:
-    whole = pt.zeros(effect.shape)
-    mean, spread = parameters
-    if not _is_correlated(effect):
-        log_q = pt.zeros(()) if scale is None else pt.log(scale)
-        log_p = -2.0 * (pt.log(spread) + log_q) + whole
-        mean = mean * pt.exp(log_q) + whole
-        return _Prior(mean, log_p, log_q + whole, mean, pt.zeros(()))
-    lower = cholesky(spread[0] if spread.type.ndim == 3 else spread)
-    means = []
-    for factor in (lower, disconnected_grad(lower)):
-        # x_k given x_1, ..., x_(k−1): μ_k + Σ_j L_kj u_j with L u = x − μ
-        standard = solve_triangular(factor, (effect.value - mean).T, lower=True).T
-        before = factor - pt.diag(pt.diagonal(factor))
-        means.append(mean + standard @ before.T)
-    sd = pt.diagonal(lower)
-    change = (lower - disconnected_grad(lower)) / disconnected_grad(sd)[:, None]
-    change = change - pt.diag(pt.diagonal(change))
-    correlation = -0.5 * effect.shape[0] * pt.sum(change**2)
-    return _Prior(means[0], -2.0 * pt.log(sd) + whole, whole, means[1], correlation)
 
 
 @dataclass(eq=False)
@@ -326,8 +260,8 @@ class GroupEffects:
                 parts[v.name],
                 1 if len(v.shape) == 1 else v.shape[1],
                 self._scales[i] is None,
-                _is_correlated(v),
-                tuple(names[rv] for rv in names if rv in set(ancestors(_parameters(v)))),
+                is_correlated(v),
+                tuple(names[rv] for rv in names if rv in set(ancestors(prior_parameters(v)))),
             )
             for i, v in enumerate(effects)
         ]
@@ -363,21 +297,17 @@ class GroupEffects:
         self._scales: list[Variable | None] = []
         for i, effect in enumerate(effects):
             entries = [each.entries for each in rows.gathered.values() if each.effect == i]
-            mean, sd = _parameters(effect)
-            is_standard = not any(
-                each in set(ancestors([mean, sd])) for each in self._model.free_RVs
-            ) and _is_constant(mean, 0.0)
-            found = entries and is_standard and not _is_correlated(effect)
-            scale = scale_of(entries, graphs) if found else None
-            self._scales.append(None if scale is None or not _is_positive(scale) else scale)
+            is_non_centered = bool(entries) and may_be_offset(self._model, effect)
+            scale = scale_of(entries, graphs) if is_non_centered else None
+            self._scales.append(None if scale is None or not is_positive(scale) else scale)
 
     def _set_priors(self, effects: Sequence[ManifoldVariable]) -> None:
         """Graphs of m, log p and log q of each effect, in its shape."""
         parameters = self._model.replace_rvs_by_values(
-            [each for effect in effects for each in _parameters(effect)]
+            [each for effect in effects for each in prior_parameters(effect)]
         )
         self._priors = [
-            _prior_of(effect, parameters[2 * i : 2 * i + 2], self._scales[i])
+            effect_prior(effect, parameters[2 * i : 2 * i + 2], self._scales[i])
             for i, effect in enumerate(effects)
         ]
 
@@ -590,25 +520,6 @@ def _array_of(variable: Variable) -> np.ndarray:
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=True))
     return np.asarray(variable.data)
-
-
-def _is_constant(graph: TensorVariable, number: float) -> bool:
-    """Whether a graph is a constant with the same value everywhere."""
-    if any(not isinstance(each, Constant) for each in graph_inputs([graph])):
-        return False
-    return bool(np.all(np.asarray(graph.eval(mode="FAST_COMPILE")) == number))
-
-
-def _is_positive(graph: Variable) -> bool:
-    """Whether a function of the values of variables is positive, at random values of these.
-
-    A factor that changes its sign, such as a loading with a normal prior, is no scale.
-    """
-    values = [v for v in graph_inputs([graph]) if not isinstance(v, Constant | SharedVariable)]
-    function = unoptimized_function(values, graph)
-    rng = np.random.default_rng(0)
-    drawn = [function(*(3.0 * rng.normal(size=v.type.shape) for v in values)) for _ in range(30)]
-    return all(np.all(each > 0.0) for each in drawn)
 
 
 def _replaced_once(

@@ -124,6 +124,14 @@ class AdaptedGradient:
         z[: self.n_euclidean] = self.metric.whiten(x[: self.n_euclidean])
         return z
 
+    def to_model_gradient(self, gradient: np.ndarray) -> np.ndarray:
+        """Gradient in the coordinates of the model, of one in whitened coordinates."""
+        d = self.n_euclidean
+        g = gradient.copy()
+        g[:d] = self.metric.to_model_gradient(gradient[:d])
+        g[d:] /= np.repeat(self.metric.lengths, self.widths)
+        return g
+
     # --- sums over rows, in the coordinates of the model -------------------------------------
 
     def set_sample(

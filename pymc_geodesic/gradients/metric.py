@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lu_factor, lu_solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +108,11 @@ class Metric:
         """Whether L is a matrix with all correlations."""
         return isinstance(self.factor, np.ndarray) and self.factor.ndim == 2
 
+    @cached_property
+    def _lu(self) -> tuple[np.ndarray, np.ndarray]:
+        """LU factors of L, where it is a matrix."""
+        return lu_factor(self.factor)
+
     def to_direction(self, z: np.ndarray) -> np.ndarray:
         """Return L z for one vector or rows of vectors."""
         if isinstance(self.factor, LowRank):
@@ -121,7 +128,7 @@ class Metric:
         away = x - self.center
         if isinstance(self.factor, LowRank):
             return self.factor.solve(away)
-        return np.linalg.solve(self.factor, away.T).T if self.is_dense else away / self.factor
+        return lu_solve(self._lu, away.T).T if self.is_dense else away / self.factor
 
     def to_gradient(self, g: np.ndarray) -> np.ndarray:
         """Return Lᵀ g, the gradient in whitened coordinates."""
@@ -133,7 +140,7 @@ class Metric:
         """Return L⁻ᵀ g, the gradient in the coordinates of the model; inverse of `to_gradient`."""
         if isinstance(self.factor, LowRank):
             return self.factor.transposed_solve(g)
-        return np.linalg.solve(self.factor.T, g.T).T if self.is_dense else g / self.factor
+        return lu_solve(self._lu, g.T, trans=1).T if self.is_dense else g / self.factor
 
     def rotated(self, rotation: np.ndarray) -> Metric:
         """Return the metric with factor L Q for orthogonal Q, where L is dense."""

@@ -122,7 +122,7 @@ class HMCSampler:
             self._check_start(minibatch)
         acceptance = float(self._record.acceptance[0])
         if tune:
-            z, more = adaptation.update(self.z, acceptance)
+            z, more = adaptation.update(self.z, self._current[:-1], acceptance)
             n_grad += more
             if z is not None:
                 self.z = z

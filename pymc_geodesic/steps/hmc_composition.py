@@ -145,6 +145,7 @@ def trajectory_adaptation(
             metric="auto",
             n_steps=n_steps,
             can_reuse_gradient=True,
+            is_near_normal=True,
         )
         return SparseTrajectories(SparseMetric(effects, centering), inner)
     if metric is not None and step_size is None and not estimate.is_local:

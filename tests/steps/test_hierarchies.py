@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.stats import norm
 
 import pymc_geodesic as pg
-from pymc_geodesic.adaptation.sparse_metric import Group, triangular_factor
+from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
 from tests.steps.runs import INTERPRETED
@@ -106,7 +106,6 @@ def test_coordinates_are_a_change_of_variables(metric):
         _, jacobian = np.linalg.slogdet(derivative(to_position, z))
         excess.append(of_metric(z)[-1] - of_model(x) - jacobian)
     np.testing.assert_allclose(excess[0], excess[1], atol=1e-6)
-    np.testing.assert_allclose(to_position(np.zeros_like(z)), metric.center, atol=1e-12)
 
 
 def test_newton_steps_end_where_the_posterior_has_unit_scales(metric):
@@ -187,16 +186,18 @@ def test_means_and_scales_of_groups(centered):
 
 
 def test_funnel_without_data():
-    """Neal's funnel: nothing is known of the effects, and the coordinates are not centered."""
+    """Neal's funnel is a normal distribution in these coordinates, and its tails are sampled."""
     with pm.Model():
         v = pm.Normal("v", 0.0, 3.0)
         pm.Normal("x", 0.0, pm.math.exp(0.5 * v), shape=9)
         idata = pm.sample(
             1000, tune=500, chains=2, cores=1, step=pg.GMC(), random_seed=1, progressbar=False
         )
-    v = idata.posterior["v"]
-    assert abs(float(v.mean())) < 0.4
-    assert abs(float(v.std()) - 3.0) < 0.3
+    v = idata.posterior["v"].values.ravel()
+    assert idata.sample_stats["n_grad"].mean() < 1.1
+    assert abs(v.mean()) < 0.3
+    assert abs(v.std() - 3.0) < 0.25
+    np.testing.assert_allclose(np.quantile(v, [0.01, 0.99]), [-6.98, 6.98], atol=1.2)
 
 
 @pytest.mark.usefixtures("interpreted")

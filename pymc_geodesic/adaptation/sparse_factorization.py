@@ -1,0 +1,247 @@
+"""Factor of a sparse precision matrix, by elimination of one group of effects after the other.
+
+A group whose entries are independent of each other, given all other coordinates, has a diagonal
+block, and its elimination changes the rest of the matrix by a sparse product: the Schur complement
+Q_rr − Q_rg Q_gg⁻¹ Q_gr. When no such group is left, the remaining coordinates have a dense Cholesky
+factor.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+from scipy.linalg import LinAlgError, cholesky
+
+from pymc_geodesic.gradients.partial_centering import TriangularFactor
+
+_log = logging.getLogger("pymc")
+
+
+@dataclass(frozen=True)
+class FactorizationSettings:
+    """Constants of the factorization.
+
+    Attributes
+    ----------
+    max_dense : int
+        Maximum number of coordinates with a dense factor, 64 MB.
+    max_fill : float
+        Maximum number of products of the elimination of one group that are computed sparsely, some
+        seconds.
+    smallest_precision : float
+        Lower bound of the precision of a coordinate.
+    smallest_share : float
+        Lower bound of the ratio of the precision of a coordinate given the dense ones to that given
+        all others.
+    """
+
+    max_dense: int = 4096
+    max_fill: float = 2e8
+    smallest_precision: float = 1e-10
+    smallest_share: float = 1e-3
+
+
+SETTINGS = FactorizationSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Coordinates that are eliminated together: one column of an effect.
+
+    Attributes
+    ----------
+    coordinates : ndarray of int
+    before : set of int
+        Groups that are eliminated earlier, because their prior depends on this one.
+    """
+
+    coordinates: np.ndarray
+    before: frozenset[int]
+
+
+def triangular_factor(
+    precision: sparse.csr_matrix,
+    groups: Sequence[Group],
+    others: np.ndarray,
+    prior_precision: np.ndarray,
+) -> TriangularFactor:
+    """Factor a sparse precision matrix.
+
+    Where too many coordinates remain for a dense factor, the couplings within or between groups
+    that cost most memory are left out, with a message in the log.
+
+    Parameters
+    ----------
+    precision : csr_matrix, shape (size, size)
+    groups : list of Group
+    others : ndarray of int
+        Coordinates that are not effects; they are eliminated last.
+    prior_precision : ndarray, shape (size,)
+        Precision of the prior of each effect; zero for others.
+
+    Returns
+    -------
+    TriangularFactor
+    """
+    elimination = _Elimination(precision, groups, others)
+    while (chosen := elimination.next_group()) is not None:
+        elimination.eliminate(chosen)
+    return elimination.factor(prior_precision)
+
+
+class _Elimination:
+    """Groups that are eliminated so far, and the precision matrix of the other coordinates.
+
+    Attributes
+    ----------
+    matrix : csr_matrix
+        Precision of the remaining coordinates, marginal over the eliminated ones.
+    coordinates : ndarray of int
+        Remaining coordinates, in the order of ``matrix``.
+    remaining : dict
+        Remaining groups, by index.
+    """
+
+    def __init__(
+        self, precision: sparse.csr_matrix, groups: Sequence[Group], others: np.ndarray
+    ) -> None:
+        self.coordinates = np.concatenate([*(group.coordinates for group in groups), others])
+        self.matrix = precision[self.coordinates][:, self.coordinates].tocsr()
+        self.remaining = dict(enumerate(groups))
+        self._unconditional, self._others = precision.diagonal(), others
+        self._has_children = {k for k, group in enumerate(groups) if group.before}
+        self._order: list[np.ndarray] = []
+        self._segments: list[tuple[int, int, bool]] = []
+        self._rows: list[sparse.csr_matrix] = []
+        self._pivots: list[np.ndarray] = []
+
+    def _local(self, coordinates: np.ndarray) -> np.ndarray:
+        """Return the rows of ``matrix`` of some coordinates."""
+        row = np.full(len(self._unconditional), -1)
+        row[self.coordinates] = np.arange(len(self.coordinates))
+        return row[coordinates]
+
+    def _largest_first(self) -> list[int]:
+        """Return the groups that may be eliminated next, the largest first."""
+        free = [k for k, each in self.remaining.items() if not each.before & self.remaining.keys()]
+        return sorted(free, key=lambda k: -len(self.remaining[k].coordinates))
+
+    def _is_diagonal(self, group: int) -> bool:
+        """Whether the block of a group is diagonal, up to rounding."""
+        rows = self._local(self.remaining[group].coordinates)
+        block = self.matrix[rows][:, rows]
+        sizes = np.sqrt(block.diagonal())
+        entries = block.tocoo()
+        off = entries.row != entries.col
+        bound = 1e-9 * sizes[entries.row[off]] * sizes[entries.col[off]]
+        return bool((np.abs(entries.data[off]) <= bound).all())
+
+    def next_group(self) -> int | None:
+        """Return the group to eliminate; None where the rest has a dense factor."""
+        free = self._largest_first()
+        diagonal = next((k for k in free if self._is_diagonal(k)), None)
+        if diagonal is None and free and len(self.coordinates) > SETTINGS.max_dense:
+            _log.info("the sparse metric leaves out couplings within a group of effects")
+            return free[0]
+        return diagonal
+
+    def _append(self, group: int) -> None:
+        """Append a group to the order of elimination."""
+        coordinates = self.remaining.pop(group).coordinates
+        start = self._segments[-1][1] if self._segments else 0
+        self._segments.append((start, start + len(coordinates), group in self._has_children))
+        self._order.append(coordinates)
+
+    def eliminate(self, group: int) -> None:
+        """Replace the matrix by the Schur complement of a group with a diagonal block."""
+        own = self._local(self.remaining[group].coordinates)
+        later = np.setdiff1d(np.arange(len(self.coordinates)), own)
+        pivot = np.maximum(self.matrix.diagonal()[own], SETTINGS.smallest_precision)
+        coupling = self.matrix[own][:, later].tocsr()
+        fill = float(np.square(np.diff(coupling.indptr).astype(float)).sum())
+        is_dense = fill > SETTINGS.max_fill and len(later) <= SETTINGS.max_dense
+        if fill > SETTINGS.max_fill and not is_dense:
+            _log.info("the sparse metric leaves out couplings between groups of effects")
+            is_other = np.isin(self.coordinates[later], self._others)
+            coupling = (coupling @ sparse.diags(is_other.astype(float))).tocsr()
+            coupling.eliminate_zeros()
+        scaled = (sparse.diags(1.0 / pivot) @ coupling).tocsr()
+        rest = self.matrix[later][:, later]
+        if is_dense:
+            self.matrix = sparse.csr_matrix(rest.toarray() - _dense_product(coupling, scaled))
+        else:
+            self.matrix = (rest - coupling.T @ scaled).tocsr()
+        self.coordinates = self.coordinates[later]
+        scaled.indices = self.coordinates[scaled.indices]  # columns are coordinates of the model
+        self._rows.append(scaled)
+        self._pivots.append(pivot)
+        self._append(group)
+
+    def factor(self, prior_precision: np.ndarray) -> TriangularFactor:
+        """Return the factor, with a dense one of the remaining coordinates."""
+        n_eliminated = len(self._order)
+        while self.remaining:
+            self._append(self._largest_first()[0])
+        start = self._segments[-1][1] if self._segments else 0
+        self._segments.append((start, start + len(self._others), True))
+        self._order.append(self._others)
+        last = np.concatenate(self._order[n_eliminated:])
+        rows = self._local(last)
+        lower = _lower_factor(self.matrix[rows][:, rows].toarray(), self._unconditional[last])
+        pivots = np.diagonal(lower).copy()
+        order = np.concatenate(self._order).astype(np.int64)
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        counts = [np.zeros(1, dtype=np.int64), *(np.diff(each.indptr) for each in self._rows)]
+        columns = [np.empty(0, dtype=np.int64), *(position[each.indices] for each in self._rows)]
+        prior = prior_precision[order]
+        weight = np.maximum(np.concatenate([*self._pivots, pivots**2]) - prior, 0.0)
+        return TriangularFactor(
+            order=order,
+            segments=np.array(self._segments, dtype=np.int64),
+            starts=np.cumsum(np.concatenate(counts), dtype=np.int64),
+            columns=np.concatenate(columns),
+            couplings=np.concatenate([np.empty(0), *(each.data for each in self._rows)]),
+            dense=(lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C"),
+            precision=weight + prior,
+            weight=weight,
+        )
+
+
+def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndarray:
+    """Return leftᵀ right, by dense products of chunks of rows."""
+    total = np.zeros((left.shape[1], right.shape[1]))
+    for start in range(0, left.shape[0], 1024):
+        total += left[start : start + 1024].toarray().T @ right[start : start + 1024].toarray()
+    return total
+
+
+def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
+    """Cholesky factor, of the matrix with a larger diagonal if it is not positive definite.
+
+    ``unconditional`` is the diagonal before the elimination of other coordinates.
+
+    The observed curvature of rows away from the mode need not be. The smallest sufficient addition
+    to the diagonal leaves a direction of almost no precision, so that twice as much is added.
+    """
+    smallest = np.maximum(SETTINGS.smallest_share * unconditional, SETTINGS.smallest_precision)
+    scale = np.sqrt(np.maximum(np.diagonal(matrix), smallest))
+    correlations = matrix / scale / scale[:, np.newaxis]
+    np.fill_diagonal(correlations, 1.0)
+    try:
+        return cholesky(correlations, lower=True) * scale[:, np.newaxis]
+    except LinAlgError:
+        pass
+    identity = np.eye(len(matrix))
+    for ridge in 0.01 * 2.0 ** np.arange(20):
+        try:
+            cholesky(correlations + ridge * identity, lower=True)
+        except LinAlgError:
+            continue
+        factor = cholesky(correlations + 2.0 * ridge * identity, lower=True)
+        return factor * scale[:, np.newaxis]
+    return np.diag(scale)

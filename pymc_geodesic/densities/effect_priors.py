@@ -1,0 +1,133 @@
+r"""Normal priors of group effects: mean, precision, and scale of the non-centered form.
+
+The prior of an effect e given the parameters θ of the model is N(m(θ), 1/p(θ)). An effect that the
+model writes as ``scale * offset`` is e = q x, with the scale q and the standard normal offset x.
+Columns of correlated effects have conditional priors, given the columns before them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import disconnected_grad
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.linalg import cholesky, solve_triangular
+from pytensor.tensor.random.basic import MvNormalRV, NormalRV
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.graphs import unoptimized_function
+from pymc_geodesic.densities.variables import ManifoldVariable
+
+
+def may_be_effect(variable: ManifoldVariable) -> bool:
+    """Whether a variable is a vector or matrix with a normal prior of its rows."""
+    owner = variable.rv.owner
+    if owner is None or not isinstance(owner.op, NormalRV | MvNormalRV):
+        return False
+    if isinstance(owner.op, MvNormalRV):
+        covariance = prior_parameters(variable)[1].type
+        if covariance.ndim == 3 and covariance.shape[0] != 1:
+            return False  # a covariance for each group
+    n_axes = (1, 2) if isinstance(owner.op, NormalRV) else (2,)
+    return len(variable.shape) in n_axes and None not in variable.value.type.shape
+
+
+def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
+    """Return mean and standard deviation, or covariance, as functions of random variables."""
+    return list(variable.rv.owner.op.dist_params(variable.rv.owner))
+
+
+def is_correlated(variable: ManifoldVariable) -> bool:
+    """Whether the prior of a column depends on the columns before it."""
+    return isinstance(variable.rv.owner.op, MvNormalRV)
+
+
+def may_be_offset(model: Model, variable: ManifoldVariable) -> bool:
+    """Whether the prior of a variable may be that of the offsets of a non-centered effect."""
+    mean, sd = prior_parameters(variable)
+    depends = any(each in set(ancestors([mean, sd])) for each in model.free_RVs)
+    return not depends and not is_correlated(variable) and _is_constant(mean, 0.0)
+
+
+def _is_constant(graph: TensorVariable, number: float) -> bool:
+    """Whether a graph is a constant with the same value everywhere."""
+    if any(not isinstance(each, Constant) for each in graph_inputs([graph])):
+        return False
+    return bool(np.all(np.asarray(graph.eval(mode="FAST_COMPILE")) == number))
+
+
+def is_positive(graph: Variable) -> bool:
+    """Whether a function of the values of variables is positive, at random values of these.
+
+    A factor that changes its sign, such as a loading with a normal prior, is not a scale.
+    """
+    values = [v for v in graph_inputs([graph]) if not isinstance(v, Constant | SharedVariable)]
+    function = unoptimized_function(values, graph)
+    rng = np.random.default_rng(0)
+    drawn = [function(*(3.0 * rng.normal(size=v.type.shape) for v in values)) for _ in range(30)]
+    return all(np.all(each > 0.0) for each in drawn)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectPrior:
+    """Prior of the entries of an effect, given the columns before, in the shape of the variable.
+
+    Attributes
+    ----------
+    mean, log_p, log_q : TensorVariable
+        m, log p and log q.
+    mean_at_scales : TensorVariable
+        The mean with the present covariance as a constant.
+    correlation : TensorVariable
+        Log-density with the expected information of all groups on the coefficients of regressions
+        of a column on those before it.
+    """
+
+    mean: TensorVariable
+    log_p: TensorVariable
+    log_q: TensorVariable
+    mean_at_scales: TensorVariable
+    correlation: TensorVariable
+
+
+def effect_prior(
+    effect: ManifoldVariable,
+    parameters: Sequence[TensorVariable],
+    scale: Variable | None,
+) -> EffectPrior:
+    """Build the graphs of the prior of an effect.
+
+    Parameters
+    ----------
+    effect : ManifoldVariable
+    parameters : (mean, standard deviation or covariance)
+        Functions of the values of variables.
+    scale : Variable, optional
+        q; 1 by default.
+    """
+    whole = pt.zeros(effect.shape)
+    if not is_correlated(effect):
+        mean, sd = parameters
+        log_q = pt.zeros(()) if scale is None else pt.log(scale)
+        log_p = -2.0 * (pt.log(sd) + log_q) + whole
+        mean = mean * pt.exp(log_q) + whole
+        return EffectPrior(mean, log_p, log_q + whole, mean, pt.zeros(()))
+    mean, covariance = parameters
+    lower = cholesky(covariance[0] if covariance.type.ndim == 3 else covariance)
+    means = []
+    for factor in (lower, disconnected_grad(lower)):
+        # x_k given x_1, ..., x_(k−1): μ_k + Σ_j L_kj u_j with L u = x − μ
+        standard = solve_triangular(factor, (effect.value - mean).T, lower=True).T
+        before = factor - pt.diag(pt.diagonal(factor))
+        means.append(mean + standard @ before.T)
+    sd = pt.diagonal(lower)
+    change = (lower - disconnected_grad(lower)) / disconnected_grad(sd)[:, None]
+    change = change - pt.diag(pt.diagonal(change))
+    correlation = -0.5 * effect.shape[0] * pt.sum(change**2)
+    return EffectPrior(means[0], -2.0 * pt.log(sd) + whole, whole, means[1], correlation)
