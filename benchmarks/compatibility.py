@@ -230,27 +230,27 @@ def table(cells: dict[str, dict[str, str]], columns: Iterable[str]) -> list[str]
 
 HEAD = """# Compatibility
 
-Each row is a model in which a distribution, or a transform, has a free and an observed variable
-with inferred parameters; of labels there are observed variables only. Each cell is a short run:
-that it works means that the run ends and that its results are finite, not that the few draws are a
-sample of the posterior. `python -m benchmarks.compatibility` writes this page.
+Each row is a model with a free and an observed variable of the given distribution or transform,
+with inferred parameters; distributions of labels only have an observed variable. Each cell is a
+short run: "yes" means that the run finishes with finite results, not that the few draws are
+representative of the posterior. `python -m benchmarks.compatibility` writes this page.
 
 - `tests/distributions/test_back_ends.py` compares log-density and gradient of all rows between
-  PyTensor's Numba, C and JAX back ends.
-- NUTS, ADVI, SMC and the predictive draws run without compilation (`mode="FAST_COMPILE"`). *NUTS,
+  PyTensor's Numba, C and JAX backends.
+- NUTS, ADVI, SMC and predictive sampling run without compilation (`mode="FAST_COMPILE"`). *NUTS,
   JAX* is {func}`pymc.sample` with `backend="jax"`; *nutpie, JAX* differentiates with JAX, as
   NumPyro and BlackJAX do.
-- `pm.observe` is compared with the model that is written with the observation, `marginalize` of
-  pymc-extras with the sum over all values of the labels of a mixture of two concentrations, and a
-  pickled model with the original.
+- `pm.observe` is compared with the model defined with the observation, `marginalize` of
+  pymc-extras with the sum over all values of the labels of a mixture with two concentrations, and
+  a pickled model with the original.
 
-With JAX, random draws call NumPy, because rejection sampling takes a random number of proposals;
-all log-densities are native. The series of {class}`~pymc_geodesic.SineBivariateVonMises` has 1,024
-terms with JAX, enough for κ below 24,000 and |λ| below 1,500; beyond, the log-density is NaN.
-Sparse data are not supported by JAX.
+With JAX, random draws call NumPy, because rejection sampling needs a random number of proposals;
+all log-densities are native. The series of {class}`~pymc_geodesic.SineBivariateVonMises` has
+1,024 terms with JAX, enough for κ below 24,000 and |λ| below 1,500; beyond that the log-density
+is NaN. Sparse data are not supported with JAX.
 
-PyMC 6.4 passes an argument to BlackJAX that BlackJAX 1.7 does not accept; the column is of
-BlackJAX 1.2.5.
+PyMC 6.4 passes an argument to BlackJAX that BlackJAX 1.7 does not accept; the column was measured
+with BlackJAX 1.2.5.
 """
 
 

@@ -570,6 +570,6 @@ def diagnose_noise(
             f"{error[worst] / parameters.noise[worst]:.0%} only, because few minibatches make most "
             "of it, such as those with one of a few rows"
         ),
-        remedy="Use a larger batch_size, or a step with all rows (SubgradientHMC, GMC or NUTS).",
+        remedy="Use all rows (GMC, SubgradientHMC or NUTS), or a larger batch_size.",
         anchor="stationarity",
     )

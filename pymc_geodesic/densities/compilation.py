@@ -226,7 +226,8 @@ def compile_gradient(
     is_native = isinstance(mode.linker, NumbaLinker)
     gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
     outputs = [*([values] if values is not None else []), *gradients]
-    with _recording_object_mode(is_native) as in_python:
+    in_pytensor = report_long_compilation("the gradient of the log-density (PyTensor graph)")
+    with in_pytensor, _recording_object_mode(is_native) as in_python:
         function = pymc_compile(
             [*coordinates, *(data.variable for data in inputs)],
             outputs,
@@ -238,7 +239,7 @@ def compile_gradient(
     shapes = [coordinate.type.shape for coordinate in coordinates]
     # exceptions of Python within compiled code, and Ctrl-C, would be printed and ignored
     if is_native and not in_python:
-        with report_long_compilation():
+        with report_long_compilation("the gradient of the log-density (machine code)"):
             field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
         return CompiledGradient(field, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
@@ -260,7 +261,7 @@ def compile_ahead(function: Any) -> None:
         kinds = [types.Array(from_dtype(np.dtype(kind.dtype)), kind.ndim, "C") for kind in inputs]
         if jitted.py_func.__code__.co_flags & inspect.CO_VARARGS:
             kinds = [types.BaseTuple.from_types(kinds)]
-        with report_long_compilation():
+        with report_long_compilation("a function of the model (machine code)"):
             jitted.compile(tuple(kinds))
 
 

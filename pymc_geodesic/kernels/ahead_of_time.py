@@ -60,6 +60,7 @@ def prepare(*kernels: Any) -> None:
     >>> len(uniform.signatures)
     1
     """
-    with report_long_compilation():
+    names = ", ".join(kernel.__name__ for kernel in kernels)
+    with report_long_compilation(f"the kernels of the sampler ({names})"):
         for kernel in kernels:
             kernel.compile(SIGNATURES.get(kernel) or signature_of(kernel))

@@ -14,11 +14,13 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 from typing import (
     Annotated,
     Any,
@@ -402,50 +404,66 @@ def _native(annotation: Any) -> Any:
     raise TypeError(f"a kernel cannot take an argument of type {annotation!r}")
 
 
-NOTICE_AFTER = 2.0
-"""Seconds after which the message is logged; loading cached code takes less."""
+NOTICES_AFTER = (2.0, 10.0, 30.0, 60.0)
+"""Seconds of a stage after which it is reported, and every minute from then on. Loading cached code
+takes less than the first of them."""
 
-COMPILING = (
-    "Compiling for this model: some 10 s of processor time the first time, up to a minute with "
-    "local variables. Later runs read it from disk."
+FIRST_NOTICE = (
+    "The first compilation for a model takes 10 to 60 s of processor time; later runs load it from "
+    "disk."
 )
 
 
 class _OneTimeNotice:
-    """Message that is logged once per process."""
+    """Sentence that is added to the first message of a process."""
 
     def __init__(self) -> None:
         self.is_logged = False
 
-    def log(self) -> None:
-        if not self.is_logged:
-            self.is_logged = True
-            logging.getLogger("pymc").info(COMPILING)
+    def take(self) -> str:
+        """Return the sentence the first time, and an empty string from then on."""
+        text = "" if self.is_logged else f". {FIRST_NOTICE}"
+        self.is_logged = True
+        return text
 
 
 _NOTICE = _OneTimeNotice()
 
 
+def _report_until(is_done: Event, stage: str, after: Sequence[float]) -> None:
+    """Log a stage with the seconds so far, until it is done."""
+    begin = time.perf_counter()
+    for seconds in chain(after, count(after[-1] + 60.0, 60.0)):
+        if is_done.wait(max(begin + seconds - time.perf_counter(), 0.0)):
+            return
+        elapsed = time.perf_counter() - begin
+        message = f"Compiling {stage}, {elapsed:.0f} s so far{_NOTICE.take()}"
+        logging.getLogger("pymc").info(message)
+
+
 @contextmanager
-def report_long_compilation(seconds: float = NOTICE_AFTER) -> Iterator[None]:
-    """Log that the model is being compiled, if the block takes longer than this.
+def report_long_compilation(stage: str, after: Sequence[float] = NOTICES_AFTER) -> Iterator[None]:
+    """Log the stage of a compilation and the seconds so far, if the block takes long.
 
     Parameters
     ----------
-    seconds : float
+    stage : str
+        What is compiled, such as ``"the gradient"``.
+    after : sequence of float
+        Seconds after which a message is logged.
 
     Examples
     --------
     >>> from pymc_geodesic.runtime.jit import report_long_compilation
-    >>> with report_long_compilation():
+    >>> with report_long_compilation("the gradient"):
     ...     2 + 2
     4
     """
-    timer = Timer(seconds, _NOTICE.log)
-    timer.daemon = True
-    timer.start()
+    is_done = Event()
+    reporter = Thread(target=_report_until, args=(is_done, stage, after), daemon=True)
+    reporter.start()
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()  # no thread is left where chains fork
+        is_done.set()
+        reporter.join()  # no thread is left where chains fork

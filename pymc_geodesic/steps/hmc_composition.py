@@ -196,7 +196,10 @@ def trajectory_monitors(
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
     """Make monitors, and list the diagnoses in the order in which they are reported."""
     acceptance = AcceptanceMonitor(target_accept)
-    remedy = "Take more draws or increase n_steps."
+    remedy = (
+        "Omit step_size and n_steps if they are set, so that they are adapted; otherwise take more "
+        "draws."
+    )
     frames = [v.name for v in step.variables if isinstance(v.manifold, Stiefel)]
     if frames and sampler.adaptation.is_whitened:
         names = ", ".join(f"{name!r}: pg.manifolds.Euclidean" for name in frames)

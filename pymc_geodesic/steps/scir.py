@@ -197,7 +197,7 @@ class SCIR(GeodesicStep):
         "warning": (SamplerWarning, None),
     }
     _progress_stats = (
-        ("step_size", ".2e", "Step size"),
+        ("step_size", ".1e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
     estimator: CountEstimate

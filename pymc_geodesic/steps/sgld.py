@@ -193,7 +193,7 @@ class SGLD(GeodesicStep):
         **ADAPTATION_STATS,
         "warning": (SamplerWarning, None),
     }
-    _progress_stats = (("phase", "6s", "Phase"), ("step_size", ".2e", "Step size"))
+    _progress_stats = (("step_size", ".1e", "Step size"),)
 
     def __init__(
         self,

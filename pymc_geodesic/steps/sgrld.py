@@ -158,7 +158,7 @@ class SGRLD(GeodesicStep):
         "warning": (SamplerWarning, None),
     }
     _progress_stats = (
-        ("step_size", ".2e", "Step size"),
+        ("step_size", ".1e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
     estimator: CountEstimate

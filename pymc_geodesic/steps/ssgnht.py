@@ -330,9 +330,8 @@ class SSGNHT(GeodesicStep):
         )
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,
+            arguments="step_size and diffusion",
             friction_name="diffusion",
-            remedy_above="a smaller step_size, more diffusion or {minibatches}",
-            remedy_below="a smaller step_size",
             by_euler=not self.adaptation.is_whitened,
         )
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)

@@ -69,33 +69,28 @@ from pymc_geodesic.steps.pymc_interface import (
 _log = logging.getLogger("pymc")
 
 type Progress = tuple[tuple[str, str, str], ...]
-"""Columns of the progress bar: sample stat, format of its value, and title. Formats of strings end
-with "s"."""
+"""Columns of the progress bar: sample stat, format of its value, and title."""
 
-LANGEVIN_PROGRESS: Progress = (
-    ("phase", "6s", "Phase"),
-    ("step_size", ".2e", "Step size"),
-    ("temperature", ".3f", "Temperature"),
-)
+LANGEVIN_PROGRESS: Progress = (("step_size", ".1e", "Step size"), ("temperature", ".2f", "Temp."))
 
 TRAJECTORY_PROGRESS: Progress = (
-    ("step_size", ".2e", "Step size"),
-    ("acceptance_rate", ".2f", "Acceptance"),
+    ("step_size", ".1e", "Step size"),
+    ("acceptance_rate", ".2f", "Accept."),
 )
 
 
 def progress_columns(
     progress: Progress, n_chains: int
 ) -> tuple[list[TextColumn], dict[str, list[Any]]]:
-    """Columns of PyMC's progress bar, and their values for each chain before its first draw."""
+    """Columns of PyMC's progress bar, and their values for each chain before its first draw.
+
+    The columns are as wide as their values, so that a terminal of 80 columns does not cut them.
+    """
     columns = [
-        TextColumn(
-            "{task.fields[" + stat + "]:" + template + "}", table_column=Column(title, ratio=1)
-        )
+        TextColumn("{task.fields[" + stat + "]:" + template + "}", table_column=Column(title))
         for stat, template, title in progress
     ]
-    first = {stat: "" if template.endswith("s") else 0.0 for stat, template, _ in progress}
-    return columns, {stat: [value] * n_chains for stat, value in first.items()}
+    return columns, {stat: [0.0] * n_chains for stat, _, _ in progress}
 
 
 def progress_updates(progress: Progress) -> tuple[Callable[[dict], dict]]:

@@ -218,19 +218,25 @@ def test_other_annotations_are_refused():
         signature_of(vague)
 
 
-def messages_of(seconds, caplog, monkeypatch, times=1):
+def messages_of(after, caplog, monkeypatch, times=1):
     monkeypatch.setattr(jit, "_NOTICE", jit._OneTimeNotice())
     caplog.set_level(logging.INFO, logger="pymc")
     caplog.clear()
     for _ in range(times):
-        with jit.report_long_compilation(seconds):
+        with jit.report_long_compilation("the gradient", after):
             time.sleep(0.2)
     return [record.message for record in caplog.records if record.name == "pymc"]
 
 
-def test_what_takes_long_is_announced_once(caplog, monkeypatch):
-    assert messages_of(0.01, caplog, monkeypatch, times=2) == [jit.COMPILING]
+def test_long_compilation_is_reported_with_its_stage(caplog, monkeypatch):
+    first, second = messages_of((0.01,), caplog, monkeypatch, times=2)
+    assert first == f"Compiling the gradient, 0 s so far. {jit.FIRST_NOTICE}"
+    assert second == "Compiling the gradient, 0 s so far"
 
 
-def test_what_is_quick_is_not(caplog, monkeypatch):
-    assert messages_of(60.0, caplog, monkeypatch) == []
+def test_long_compilation_is_reported_repeatedly(caplog, monkeypatch):
+    assert len(messages_of((0.01, 0.05, 0.1), caplog, monkeypatch)) == 3
+
+
+def test_short_compilation_is_not_reported(caplog, monkeypatch):
+    assert messages_of((60.0,), caplog, monkeypatch) == []

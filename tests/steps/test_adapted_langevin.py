@@ -363,7 +363,7 @@ def test_lost_tail_of_a_precision_with_all_rows(step_class, is_centered):
     if is_centered:
         assert warning.level == "warn"
         assert "'tau' sets the scale of 'b'" in warning.message
-        assert "Write 'b' as a product with its standard deviation, 1/sqrt(tau)" in warning.message
+        assert "as a product with its standard deviation 1/sqrt(tau)" in warning.message
 
 
 def groups_model(n_groups: int, rows: int, scale: float) -> pm.Model:

@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import inspect
+import re
 import sys
 
 import cloudpickle
@@ -335,11 +336,11 @@ def test_discarded_tuning(model):
 def test_progress_bar(model, step_class):
     columns, stats = step_class._progressbar_config(2)
     assert [column._table_column.header for column in columns] == {
-        GMC: ["Step size", "Acceptance"],
-        SubgradientHMC: ["Step size", "Acceptance"],
-        SGLD: ["Phase", "Step size"],
-    }.get(step_class, ["Phase", "Step size", "Temperature"])
-    assert all(values == 2 * ["" if name == "phase" else 0.0] for name, values in stats.items())
+        GMC: ["Step size", "Accept."],
+        SubgradientHMC: ["Step size", "Accept."],
+        SGLD: ["Step size"],
+    }.get(step_class, ["Step size", "Temp."])
+    assert all(values == [0.0, 0.0] for values in stats.values())
     (update,) = step_class._make_progressbar_update_functions()
     step = make(model, step_class)
     _, (stat,) = step.step(start(model, step, tune=2, draws=2))
@@ -350,10 +351,13 @@ def test_progress_bar(model, step_class):
 
 
 @every_step([SGGMC])
-def test_runs_with_a_progress_bar(model, step_class, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_progress_bar_of_80_columns(model, step_class, capsys, monkeypatch):
+    """Step size and temperature are not cut."""
+    monkeypatch.setenv("COLUMNS", "80")
     sample(model, make(model, step_class), draws=5, tune=5, progressbar=True, quiet=False)
-    assert "Step size" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert re.search(r"Draw +Step size +Temp\. ", shown)
+    assert re.search(r" \d\.\de[+-]\d\d +\d+\.\d\d ", shown)
 
 
 def test_no_side_effects_on_pymc():

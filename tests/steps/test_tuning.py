@@ -167,7 +167,7 @@ def test_warning_where_it_ran_too_hot(directions, too_hot):
     message = stats[-1]["warning"].message
     assert "SGGMC[mu]: The kinetic temperature with step size 0.002 and friction 50 is" in message
     assert "draws are wider than the posterior" in message
-    assert "smaller step_size" in message
+    assert "Omit step_size, friction and gradient_noise if they are set" in message
     assert stats[-1]["warning"].level == "warn"
 
 
@@ -221,7 +221,7 @@ def test_warning_where_nothing_is_accepted(directions):
         _, stats = walk(step, point, draws)
         assert (stats[-1]["warning"] is not None) == warns
         if warns:
-            assert "more tuning draws or a smaller step_size" in stats[-1]["warning"].message
+            assert "Omit step_size if it is set" in stats[-1]["warning"].message
 
 
 @pytest.fixture
