@@ -159,6 +159,7 @@ def test_result_reports_the_settings(score, exact):
     assert "bootstrap" not in repr(result)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_excluded_variables_are_conditioned_on():
     with pm.Model() as model:
         centre = pm.Normal("centre", 0.0, 3.0)
@@ -173,6 +174,7 @@ def test_excluded_variables_are_conditioned_on():
     assert compute_discrepancy(apart, score, random_seed=1).p_value <= 0.002
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_units_of_the_model_do_not_matter():
     with pm.Model() as model:
         pm.MvNormal("x", [1.0, -2.0], cov=COVARIANCE)
@@ -198,6 +200,7 @@ def flat_formula(z, score, length, beta):
     return kernel - 4.0 * beta * (beta - 1.0) * squares * base ** (beta - 2.0) / length**2
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("kind", ["U", "V"])
 def test_value_is_that_of_the_formula(kind):
     with pm.Model() as model:
@@ -225,6 +228,7 @@ def regression():
     return model
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_minibatches_with_control_variates_agree_with_all_rows(regression):
     with regression:
         idata = pm.sample(
@@ -260,6 +264,7 @@ def test_gradients_are_those_of_the_model(model, score, exact):
     np.testing.assert_allclose(np.diff(log_density), np.diff(change), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_transforms_of_all_kinds_lead_to_values():
     """A random bound, a simplex, and a discrete variable."""
     with pm.Model() as model:
@@ -293,6 +298,7 @@ def test_transforms_of_all_kinds_lead_to_values():
     assert compute_discrepancy(wrong, score, random_seed=1).p_value <= 0.002
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_pm_minibatch_gradients_are_unbiased():
     rows = np.random.default_rng(1).normal(1.0, 1.0, size=500)
     with pm.Model() as drawn:
@@ -376,6 +382,7 @@ def test_invalid_arguments_raise(score, exact, arguments, message):
         compute_discrepancy(idata_of(exact), score, **arguments)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("shape", [(), (1,), (3,)])
 def test_draws_of_another_shape_raise(shape):
     with pm.Model() as model:

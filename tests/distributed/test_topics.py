@@ -5,6 +5,7 @@ import functools
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy import sparse
 
@@ -15,6 +16,7 @@ from pymc_geodesic.topics import lda, lda_gibbs
 from tests.distributed.inline import InlineClient
 from tests.grids import slow
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 SIZES = (20, 35, 25)
 OPTIONS = {
@@ -62,7 +64,8 @@ def is_exact(idata, parts):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return sampled()
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        return sampled()
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ CASES = {
 }
 
 CASE = Case(101, 30, mode=None)
+CASE_INTERPRETED = CASE._replace(mode="FAST_COMPILE")
 
 BY_DEFAULT = ["several manifolds", "several chunks", "pm.Minibatch", "total_size of the step"]
 """Who scales the rows: nobody, pieces of all rows, the model, the step; the others scale alike."""

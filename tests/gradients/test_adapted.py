@@ -14,6 +14,7 @@ from pymc_geodesic.gradients.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
     CASE,
+    CASE_INTERPRETED,
     CASES,
     INTERPRETED,
     WIDTH,
@@ -203,7 +204,7 @@ def test_mutants_are_rejected(plain, fault):
 
 
 def test_new_data_update_total_and_center():
-    setup = Setup(CASE)
+    setup = Setup(CASE_INTERPRETED)
     x, y = rows_of(setup.case)
     setup.step.setup_chain(np.random.default_rng(1), 40, 2)
     point = setup.model.initial_point(random_seed=1)

@@ -14,6 +14,7 @@ from pymc_geodesic.gradients.metric import Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
     CASE,
+    CASE_INTERPRETED,
     CASES,
     Setup,
     error,
@@ -130,7 +131,7 @@ def test_whitened_coordinates_are_clipped(reach):
 
 
 def test_clipping_uses_the_metric():
-    setup = Setup(CASE)
+    setup = Setup(CASE_INTERPRETED)
     assert setup.gradient.compile_second_order()
     use_second_order(setup)
     d = setup.gradient.n_euclidean
@@ -250,7 +251,7 @@ def test_state_includes_the_hessian(plain):
 
 
 def test_new_data_update_the_hessian():
-    setup = Setup(CASE)
+    setup = Setup(CASE_INTERPRETED)
     assert setup.gradient.compile_second_order()
     use_second_order(setup)
     x, y = rows_of(setup.case)

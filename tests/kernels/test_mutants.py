@@ -57,14 +57,10 @@ def test_real_kernels_pass(kernel, field, many):
 
 FAULTS = [
     "sggmc: noise 10 % too small",
-    "sggmc: half of the friction",
-    "sggmc: gradient 10 % too small",
     "gsgnht: wrong thermometer",
     "gmc: velocities 10 % too small",
-    "gmc: no kinetic energy",
-    "gmc: no first half of a kick",
 ]
-"""One of each kind, and of two degrees the smaller one; the others are slow."""
+"""One of each kernel; the others are slow."""
 
 
 @pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED), ids=str)
@@ -85,20 +81,13 @@ def test_velocities_are_tangent_at_every_geodesic(kernel, field):
     run(kernel, watched, field, side_by_side(TARGET, 1), n=1)
 
 
-@pytest.mark.parametrize(
-    "mutant", by_default([str(UNPROJECTED[0]), str(UNPROJECTED[2])], of=UNPROJECTED), ids=str
-)
+@pytest.mark.parametrize("mutant", by_default([str(UNPROJECTED[0])], of=UNPROJECTED), ids=str)
 def test_velocities_off_the_tangent_space_are_detected(mutant, field):
     with pytest.raises(ArithmeticError, match="not tangent"):
         run(mutant.kernel, mutant.compile(), field, side_by_side(TARGET, 1), n=1)
 
 
-OF_FIRST_ORDER = [
-    "sggmc: no first half of a geodesic",
-    "sggmc: explicit friction",
-    "sggmc: gradient after friction",
-    "gsgnht: delayed thermostat",
-]
+OF_FIRST_ORDER = ["sggmc: explicit friction", "gsgnht: delayed thermostat"]
 
 
 @pytest.mark.parametrize("mutant", by_default(OF_FIRST_ORDER, of=ASYMMETRIC), ids=str)

@@ -9,6 +9,8 @@ import pytest
 import pymc_geodesic as pg
 from pymc_geodesic.minibatches.model_rows import find_rows
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 N, GROUPS = 400, 7
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(N, 2))

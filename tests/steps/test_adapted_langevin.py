@@ -378,12 +378,14 @@ def groups_model(n_groups: int, rows: int, scale: float) -> pm.Model:
     return model
 
 
-@pytest.mark.parametrize("step_class", [pg.GMC, slow(pg.SGGMC)])
-@pytest.mark.parametrize("shape", [(85, 11, 0.5), slow((8, 50, 1.0)), slow((20, 30, 0.5))])
+@pytest.mark.slow
+@pytest.mark.parametrize("step_class", [pg.GMC, pg.SGGMC])
+@pytest.mark.parametrize("shape", [(85, 11, 0.5), (8, 50, 1.0), (20, 30, 0.5)])
 def test_scales_of_groups_with_informative_data_are_not_funnels(step_class, shape):
     assert not is_of_funnel(last_warning(step_class(model=groups_model(*shape)), 1))
 
 
+@pytest.mark.slow
 def test_non_centered_eight_schools_are_not_a_funnel():
     effects = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     errors = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])

@@ -13,7 +13,6 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 
 import pymc_geodesic as pg
-from pymc_geodesic.steps.step import GeodesicStep
 from tests.steps.runs import INTERPRETED, start
 
 STEPS = [
@@ -146,12 +145,6 @@ def test_shared_parameters_have_the_same_text(name):
 def test_unknown_arguments_raise(model, step_class):
     with model, pytest.raises(TypeError, match=rf"{step_class.__name__}\..* 'stepsize'"):
         step_class(stepsize=0.1)
-
-
-@every_step
-def test_a_step_is_a_constructor_on_the_only_base(step_class):
-    assert step_class.__bases__ == (GeodesicStep,)
-    assert {name for name, each in vars(step_class).items() if callable(each)} == {"__init__"}
 
 
 def test_ssgld_is_another_name_of_sgld():

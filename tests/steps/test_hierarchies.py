@@ -10,6 +10,7 @@ import pymc_geodesic as pg
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
+from tests.steps.runs import INTERPRETED
 
 RNG = np.random.default_rng(3)
 N_ROWS = 60
@@ -75,7 +76,7 @@ def derivative(function, z, length=1e-5):
 @pytest.fixture(scope="module", params=[*MODELS])
 def metric(request):
     """The sparse metric of a model at a random point, and the log-density of the model."""
-    step = pg.GMC(model=MODELS[request.param](), metric="sparse")
+    step = pg.GMC(model=MODELS[request.param](), metric="sparse", compile_kwargs=INTERPRETED)
     metric = step.adaptation.metric
     metric.set_center(0.3 * np.random.default_rng(1).normal(size=step.product.size))
     logp_grad = step.estimator.logp_grad
@@ -199,6 +200,7 @@ def test_funnel_without_data():
     np.testing.assert_allclose(np.quantile(v, [0.01, 0.99]), [-6.98, 6.98], atol=1.2)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_resumes_within_the_warm_up():
     """The state of a step holds the metric: another step continues with the same draws."""
     model = crossed(centered=True)
@@ -239,6 +241,7 @@ def test_data_that_change(size):
     del model
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_sparse_needs_effects():
     with pm.Model():
         pm.Normal("y", pm.Normal("x"), 1.0, observed=Y)
@@ -246,6 +249,7 @@ def test_sparse_needs_effects():
             pg.GMC(metric="sparse")
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_other_uses_of_an_effect_are_not_a_hierarchy():
     with pm.Model():
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
@@ -254,6 +258,7 @@ def test_other_uses_of_an_effect_are_not_a_hierarchy():
     assert "sparse" not in repr(step.adaptation)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_observations_of_different_lengths():
     """Each observed variable has its own rows; entries of one are not those of the other."""
     with pm.Model() as model:
@@ -274,6 +279,7 @@ def short_run(step_of, **start):
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_likelihoods_without_second_derivatives_are_not_a_hierarchy():
     with pm.Model():
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
@@ -290,6 +296,7 @@ def test_a_loading_is_not_a_scale():
     assert np.isfinite(idata.posterior["loading"]).all()
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_a_start_where_curvatures_overflow():
     with pm.Model():
         mean, tau = pm.Normal("mean", 0.0, 5.0), pm.HalfNormal("tau")

@@ -262,7 +262,9 @@ def share_of_reflections():
     return weight(-1) / (weight(-1) + weight(1))
 
 
-@pytest.mark.parametrize("options", [{}, {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"])
+@pytest.mark.parametrize(
+    "options", [slow({}), {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"]
+)
 def test_gmc_reaches_both_determinants(options):
     model = orthogonal_matrices(20)
     with model:

@@ -352,6 +352,7 @@ def test_simplices_without_a_transform():
     assert abs(np.mean(w[:, 0] > 0.5) - 0.25) < 0.1
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_together_with_nuts():
     rng = np.random.default_rng(4)
     data = np.concatenate([rng.normal(-2.0, 1.0, 60), rng.normal(2.0, 1.0, 20)])

@@ -222,7 +222,9 @@ def test_energy_and_log_density(step_class):
     assert plot_energy(run, backend="none") is not None
 
 
-@pytest.mark.parametrize("step_class", [SGLD, slow(SGGMC), GMC], ids=lambda step: step.__name__)
+@pytest.mark.parametrize(
+    "step_class", [slow(SGLD), slow(SGGMC), GMC], ids=lambda step: step.__name__
+)
 def test_wrapped_angles_have_the_right_distribution(step_class, caplog):
     """With κ = 1/2 a chain goes around often: scale and effective size are those of the circle."""
     with pm.Model() as model:

@@ -220,6 +220,7 @@ def test_every_variable_moves_in_unconstrained_space():
     np.testing.assert_allclose((posterior["mu"] ** 2).mean(("chain", "draw")), 1 / 3, atol=0.04)
 
 
+@pytest.mark.slow
 def test_naive_langevin_of_a_dirichlet():
     """Multinomial counts: the posterior of the proportions is known."""
     counts = np.array([30, 10, 60])

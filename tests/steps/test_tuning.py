@@ -66,7 +66,7 @@ def temperature(model, step, tune=500, draws=1500):
     return float(idata.sample_stats["temperature"].mean())
 
 
-@steps(SGGMC)
+@steps()
 def test_temperature_of_full_data(directions, step_class):
     with directions:
         step = step_class(compile_kwargs=INTERPRETED)

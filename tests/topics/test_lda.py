@@ -39,6 +39,7 @@ def counts():
     return counts
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_likelihood_is_that_of_the_dense_formula(counts):
     model = lda(counts, 3, alpha=0.5, beta=[0.2] * 8)
     point = model.initial_point(random_seed=1)
@@ -136,6 +137,7 @@ def sample(step, model, draws=30, tune=10, **kwargs):
         return pm.sample(draws=draws, tune=tune, step=step(), **(QUIET | kwargs))
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_steps_find_the_topics(method):
     documents = corpus()
@@ -206,6 +208,7 @@ def test_geodesic_monte_carlo_of_the_proportions_agrees_with_collapsed_gibbs():
     np.testing.assert_allclose(batches.mean(axis=0), exact.mean(axis=0), rtol=0.1)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_edge_cases_give_finite_positive_draws():
     """Empty documents, unused words, a very long document, small concentrations, all rows."""
     documents = np.zeros((6, 5))
@@ -238,6 +241,7 @@ def blocks_of_documents():
     return [documents[i : i + 25] for i in range(0, 60, 25)]  # the last one is shorter
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_streamed_documents():
     """Sparse or dense blocks; θ belongs to the current block."""
     blocks = blocks_of_documents()
@@ -264,6 +268,7 @@ def test_streamed_documents_have_the_posterior_of_collapsed_gibbs():
     np.testing.assert_allclose(found.std(axis=0), exact.std(axis=0), rtol=0.1)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(("method", "step_size"), [slow(SCIR, 0.05), (SGRLD, 2e-4)])
 def test_short_last_block_is_weighted_by_its_size(method, step_size):
     """One document of 101 has a unique word; all documents have the same topic."""
@@ -287,6 +292,7 @@ def test_short_last_block_is_weighted_by_its_size(method, step_size):
     np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.15)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("streams", [False, True])
 def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
     documents = sparse.csr_array(corpus())
@@ -316,6 +322,7 @@ def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
         assert not np.array_equal(ends[0][name], begin[name])
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -342,6 +349,7 @@ def test_invalid_arguments_raise(options, message):
         make_and_run()
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("step_class", [SCIR, SGRLD])
 def test_minibatches_of_documents_need_local_proportions(step_class):
     model = lda(np.ones((3, 4)), 2)
@@ -349,6 +357,7 @@ def test_minibatches_of_documents_need_local_proportions(step_class):
         step_class(minibatch=["counts"], batch_size=1, model=model)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_other_likelihoods_raise():
     with pm.Model() as scaled:
         data = SparseData("counts", sparse.csr_array(np.ones((3, 4))))
@@ -363,6 +372,7 @@ def test_other_likelihoods_raise():
         SCIR(local=["theta"], minibatch=["counts"], model=larger)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("initval", [0.0, 1.0])
 def test_prior_that_differs_between_documents_raises(initval):
     with pm.Model() as model:
@@ -397,6 +407,7 @@ def test_perplexity_takes_alpha_from_the_draws_and_validates_input():
         perplexity(idata, np.ones((2, 8)), held)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_minibatch_without_words(method):
     """A minibatch without words is possible before any other."""
