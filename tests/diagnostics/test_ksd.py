@@ -388,6 +388,6 @@ def test_draws_of_another_shape_raise(shape):
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     idata = az.from_dict({"posterior": {"x": np.zeros((2, 10, *shape))}})
-    message = f"draws of 'x' have shape {re.escape(str(shape))}, but the model has .2,.:"
+    message = f"draws of 'x' have shape {re.escape(str(shape))}, but the model has .2,."
     with pytest.raises(ValueError, match=message):
         ksd(idata, model)

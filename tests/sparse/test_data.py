@@ -114,7 +114,7 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
 
 def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypatch):
     """They would be dense: refused where they are needed and large."""
-    monkeypatch.setattr("pymc_geodesic.gradients.fisher._LARGEST_FISHER", BATCH * D * K - 1)
+    monkeypatch.setattr("pymc_geodesic.gradients.fisher._MAX_FISHER_SIZE", BATCH * D * K - 1)
     estimator_of(model, "independent").compile_noise()
     with pytest.raises(ValueError, match=r"gradient in 'w' of each row, 90 numbers"):
         estimator_of(dense_model, "independent").compile_noise()

@@ -382,7 +382,7 @@ def test_prior_that_differs_between_documents_raises(initval):
         topics = pm.Dirichlet("topics", np.ones(4), shape=(2, 4))
         theta = pm.Dirichlet("theta", concentration, shape=(3, 2))
         pm.Potential("words", admixture_log_likelihood(data, theta, topics))
-    with pytest.raises(ValueError, match="same for all documents"):
+    with pytest.raises(ValueError, match="same concentration for all documents"):
         SCIR(["topics"], local=["theta"], minibatch=["counts"], model=model)
 
 
