@@ -1,4 +1,4 @@
-"""Factor of a sparse precision matrix, by elimination of one group of effects after the other.
+"""Factorization of sparse precision matrices by successive elimination of groups of effects.
 
 A group whose entries are independent of each other, given all other coordinates, has a diagonal
 block, and its elimination changes the rest of the matrix by a sparse product: the Schur complement
@@ -30,7 +30,7 @@ class FactorizationSettings:
     max_dense : int
         Maximum number of coordinates with a dense factor, 64 MB.
     max_fill : float
-        Maximum number of products of the elimination of one group that are computed sparsely, some
+        Maximum number of scalar products for the sparse elimination of one group, which takes some
         seconds.
     smallest_precision : float
         Lower bound of the precision of a coordinate.
@@ -71,8 +71,8 @@ def triangular_factor(
 ) -> TriangularFactor:
     """Factor a sparse precision matrix.
 
-    Where too many coordinates remain for a dense factor, the couplings within or between groups
-    that cost most memory are left out, with a message in the log.
+    Where too many coordinates remain for a dense factor, couplings within or between groups of
+    effects are set to zero, with a message in the log.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class _Elimination:
         self._pivots: list[np.ndarray] = []
 
     def _local(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return the rows of ``matrix`` of some coordinates."""
+        """Return the row indices of some coordinates in ``matrix``."""
         row = np.full(len(self._unconditional), -1)
         row[self.coordinates] = np.arange(len(self.coordinates))
         return row[coordinates]
@@ -225,8 +225,9 @@ def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
 
     ``unconditional`` is the diagonal before the elimination of other coordinates.
 
-    The observed curvature of rows away from the mode need not be. The smallest sufficient addition
-    to the diagonal leaves a direction of almost no precision, so that twice as much is added.
+    Away from the mode, the observed information need not be positive definite. The smallest
+    sufficient addition to the diagonal leaves a direction with almost no precision; twice as much
+    is added.
     """
     smallest = np.maximum(SETTINGS.smallest_share * unconditional, SETTINGS.smallest_precision)
     scale = np.sqrt(np.maximum(np.diagonal(matrix), smallest))

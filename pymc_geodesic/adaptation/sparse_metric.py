@@ -27,11 +27,12 @@ class SparseMetricSettings:
     Attributes
     ----------
     n_rounds, n_held : int
-        Newton steps at the beginning of a chain, and of these the first with fixed scales.
+        Number of Newton steps at the beginning of a chain, and of the first of these, in which the
+        scales are fixed.
     max_change : float
         Bound of the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
-        Halvings of a step that decreases the density.
+        Maximum number of halvings of a step that decreases the density.
     updates : tuple of float
         Fractions of the warm-up after which the metric is computed again at the mean of the draws
         since the last time.
@@ -87,9 +88,10 @@ class SparseMetric:
     def set_center(self, x: np.ndarray) -> None:
         """Factor the precision matrix at a position, and move the origin to the effects' mode.
 
-        An origin off the mode of an effect by δ is off by r δ for other values of its scale, and r
-        is large for large scales and effects with little data. Thus one Newton step of all but the
-        scales leads from the position to the origin.
+        If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
+        and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
+        with little data. Therefore one Newton step of all coordinates except the scales moves the
+        position to the origin.
         """
         factor = self._factor_at(x)
         z = np.zeros(self._effects.size)
@@ -142,8 +144,8 @@ class SparseMetric:
     def find_center(self, x: np.ndarray) -> tuple[np.ndarray, int]:
         """Approximate the center of the posterior by Newton steps, from a position.
 
-        In the coordinates z the joint mode is that of the marginal density of the scales, in
-        Laplace's approximation. The first steps keep the scales.
+        The joint mode in the coordinates z approximates the mode of the marginal density of the
+        scales (Laplace approximation). The scales are fixed in the first steps.
 
         Returns
         -------
@@ -190,7 +192,7 @@ class SparseMetric:
 
 
 class SparseTrajectories:
-    """Trajectories in the coordinates of a `SparseMetric`, adapted further by those of draws.
+    """Adaptation of trajectories in the coordinates of a `SparseMetric`.
 
     Parameters
     ----------

@@ -2,7 +2,8 @@
 
 The step size is adapted by dual averaging after each draw of the warm-up, and the mass matrix at
 the end of each of its windows, as in Stan; the mean length of trajectories in whitened coordinates
-is fixed. Instead of a mass matrix the coordinates change, z with x = c + Lz.
+is fixed. The mass matrix is the identity in the coordinates z, x = c + Lz, which are
+adapted instead.
 
 Where the posterior is nearly N(0, I) in these coordinates, trajectories follow the flow of N(0, I)
 exactly and are kicked by the residual r(z) = ∇log π(z) + z (`pymc_geodesic.kernels.gmc`); where the
@@ -54,12 +55,12 @@ class TrajectorySettings:
         Relative half-width of the uniform distribution of the step size; chosen by hand.
     max_residual : float
         Mean square of a coordinate of the residual r, relative to that of the gradient of N(0, I),
-        up to which the Hamiltonian is split. Regressions have 0.01 to 0.2, where the split makes
+        up to which the Hamiltonian is split. Regressions have 0.01 to 0.2, where the split gives
         1.1 to 3 times as many effective draws per gradient; the non-centered eight schools,
         bananas and mixtures have 0.6 and more, t distributions with 3 degrees of freedom mostly
         0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
     draws_for_leapfrog : int
-        Number of draws from which a split Hamiltonian is given up; chosen by hand.
+        Minimum number of draws in a window for a return to leapfrog steps; chosen by hand.
     split_rejections : float
         Ratio of the rejection probability that the step size is adapted to with a split Hamiltonian
         to that with leapfrog steps. The errors of long steps are in the tails, where chains stay:
@@ -68,8 +69,8 @@ class TrajectorySettings:
     n_short : int
         Number of draws with short trajectories at the beginning of the warm-up; chosen by hand.
     max_steps_short, max_steps_warm_up, max_steps : int
-        Maximum number of leapfrog steps of these, of other draws of the warm-up, in which the step
-        size may be tiny, and after the warm-up; chosen by hand.
+        Maximum number of leapfrog steps of these draws, of the other draws of the warm-up, in which
+        the step size may be tiny, and of draws after the warm-up; chosen by hand.
     initial_step_size : float
         Step size with which dual averaging begins; chosen by hand.
     step_size_after_update : float
@@ -150,7 +151,7 @@ class WhitenedTrajectories:
     Attributes
     ----------
     windows : MassMatrixWindows
-        Draws and gradients of the present window.
+        Draws and gradients of the current window.
     """
 
     is_whitened = needs_warm_up = True
@@ -170,7 +171,7 @@ class WhitenedTrajectories:
         is_near_normal: bool = False,
     ) -> None:
         self.gradient, self.can_reuse_gradient = gradient, can_reuse_gradient
-        # far from the center, around a circle or more, a rotation about it is a poor approximation
+        # angles may go around the circle, where N(0, I) is a poor approximation of the posterior
         self._may_split = may_split and n_steps is None and not angles
         self._is_near_normal = is_near_normal
         self._target_accept, self._n_steps = target_accept, n_steps
@@ -282,7 +283,7 @@ class WhitenedTrajectories:
     ) -> tuple[int, float]:
         """Divide a random length into steps.
 
-        Those of a split Hamiltonian are of equal size, at most ``step_size``. Leapfrog steps are
+        Steps of a split Hamiltonian have equal size, at most ``step_size``. Leapfrog steps are
         ``step_size`` long: where the posterior is not normal, longer steps diverge.
 
         The length is a quantile of its distribution: ``share`` is a uniform random number.
@@ -305,7 +306,7 @@ class WhitenedTrajectories:
         return max(round(length / step_size), 1), step_size
 
     def _max_step_size(self) -> float:
-        """Step size that goes half around the smallest compact manifold."""
+        """Step size with which a typical step covers half of the smallest compact manifold."""
         lengths = self.gradient.metric.lengths
         return min(
             (

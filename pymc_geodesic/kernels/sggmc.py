@@ -40,7 +40,7 @@ def sggmc(
     U = −log π, π the density with respect to the surface measure (U_H in the paper):
 
     ===== ================================================= =================================
-    step  algorithm 1, which prints C for O                 here
+    step  algorithm 1 (where O is called C)                 here
     ===== ================================================= =================================
     A     (x, v) along the geodesic for ε/2                 `drift`
     B     v ← exp(−Cε/2) v                                  `kick_with_friction`
@@ -63,8 +63,8 @@ def sggmc(
     minibatches : ndarray of int64, shape (L,)
         One for each inner step, usually its first row.
     space : Space
-        The product manifold. Block b moves for the time ``scales[b]`` ε, and its gradient contains
-        the same factor.
+        The product manifold. The step size of block b is ``scales[b]`` ε, and its gradient is
+        multiplied by ``scales[b]``.
     state : State
         Position x and velocity v.
     step_size : float

@@ -1,4 +1,4 @@
-"""Diagnoses of the draws of a chain, and the interface of the monitors that make them."""
+"""Diagnoses of the draws of a chain, and the interface of draw monitors."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from pymc_geodesic.gradients.metric import Metric
 
 @dataclass(frozen=True)
 class DiagnosisSettings:
-    """Constants of the text of a diagnosis.
+    """Settings for the text of a diagnosis.
 
     Attributes
     ----------
     max_names : int
-        Coordinates that are named; of more, their number is given. 20 names fit in a few lines.
+        Maximum number of coordinates listed by name; the others are only counted. 20 names fit in a
+        few lines.
     """
 
     max_names: int = 20
@@ -59,7 +60,8 @@ class Diagnosis:
     condition : str
         Circumstances of the measurement, such as the step size.
     coordinates : tuple of str
-        Coordinates or variables that differ, the worst first; empty if it is the chain as a whole.
+        Coordinates or variables that differ, the worst first; empty if the
+        diagnosis concerns the whole chain.
     n_coordinates : int
         Number of coordinates that were compared.
 
@@ -176,7 +178,7 @@ def coordinate_names(coordinates: Iterable[int], names: Sequence[str]) -> tuple[
 
 
 def dominant_coordinate(metric: Metric, whitened: int) -> int:
-    """Coordinate of the model that depends most on a whitened coordinate.
+    """Coordinate of the model with the largest correlation with a whitened coordinate.
 
     Parameters
     ----------

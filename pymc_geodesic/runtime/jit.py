@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import chain, count
 from pathlib import Path
 from threading import Event, Thread
@@ -180,7 +180,19 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if file is not None:
         file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+        file._load_index = partial(_readable_index, file._load_index)
     return dispatcher
+
+
+def _readable_index(load: Callable[[], dict[Any, str]]) -> dict[Any, str]:
+    """Load the index of a cache file; empty if it names modules of another version of the package.
+
+    Numba unpickles the types of the arguments before it compares the source stamp.
+    """
+    try:
+        return load()
+    except (AttributeError, ImportError):
+        return {}
 
 
 def compiled_for_c(function: Any = None, /, **options: Any) -> Any:

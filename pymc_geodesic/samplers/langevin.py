@@ -52,8 +52,8 @@ class LangevinSampler:
     - (xⁿ, vⁿ, ξⁿ) ← (x_L, v_L, ξ_L), no Metropolis–Hastings test: the kernel updates position and
       velocity in place.
 
-    In the warm-up a draw may instead be a Metropolis-corrected transition (`explore`), and the
-    adaptation is updated with each draw and may discard it (`update`).
+    During warm-up, a draw may instead be a Metropolis-corrected transition (`explore`). The
+    adaptation is updated after each other draw, and may discard it (`update`).
 
     Parameters
     ----------
@@ -71,9 +71,9 @@ class LangevinSampler:
     parameters : LangevinParameters or None
         Parameters of the last draw; None before the first.
     position : ndarray, shape (size,)
-        In the coordinates of the model; empty before the first draw.
+        In the coordinates of the model; empty before `start`.
     z : ndarray, shape (size,)
-        In the coordinates of the adaptation; empty before the first draw.
+        In the coordinates of the adaptation; empty before `start`.
     stream : ndarray of uint64, shape (2,)
         Random stream.
     """
@@ -133,7 +133,8 @@ class LangevinSampler:
         Raises
         ------
         NotFiniteError
-            If position or velocity is not finite, after the warm-up or at the first draw.
+            If position or velocity is not finite after the warm-up, or if the gradient at the
+            starting point is not finite.
         """
         chain, adaptation = self._chain, self.adaptation
         monitor = None if tune else self.monitor

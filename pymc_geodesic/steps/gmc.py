@@ -43,11 +43,11 @@ class GMC(GeodesicStep):
         (x, v) \leftarrow \text{geodesic}(x, v, \varepsilon), \quad
         v \leftarrow v + \tfrac{\varepsilon}{2} \Lambda(x) \nabla \log \pi(x)
 
-    and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the posterior
-    is exact. On Euclidean variables this is Hamiltonian Monte Carlo, in coordinates z, x = c + L z,
-    that are adapted during tuning. Where the posterior is nearly N(0, I) in these, the steps are
-    those of a split Hamiltonian: the flow of N(0, I) is exact, and kicks are by the residual
-    r(z) = ∇log π(z) + z,
+    and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the
+    posterior is the stationary distribution. On Euclidean variables this is Hamiltonian Monte
+    Carlo, in coordinates z, x = c + L z, that are adapted during tuning. Where the posterior is
+    nearly N(0, I) in these, the steps are those of a split Hamiltonian: the flow of N(0, I) is
+    exact, and kicks are by the residual r(z) = ∇log π(z) + z,
 
     .. math::
 
@@ -73,8 +73,8 @@ class GMC(GeodesicStep):
     metric : {"auto", "sparse", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"sparse"`` is for hierarchical models: it
         factors the sparse precision matrix of effects of groups, and centers each effect partially,
-        by how much its rows and its prior tell about it, whether the model is written centered or
-        not. ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
+        by the information of its rows relative to its prior, whether the model is centered or not.
+        ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
         ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
         (``effect[group]``) whose normal prior depends on other variables; otherwise dense up to 500
         coordinates, and beyond that it uses scales and up to ten directions. An array is the
@@ -132,8 +132,9 @@ class GMC(GeodesicStep):
 
     The Hamiltonian is split where at the end of a window of the tuning phase the mean square of
     each coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with
-    ``n_steps`` or angles. Where it is, the step size is adapted to half the rejection probability
-    of ``target_accept``, 0.9 instead of 0.8, because the errors of long steps are in the tails.
+    ``n_steps`` or angles. With a split Hamiltonian the target rejection probability is half that of
+    ``target_accept`` (acceptance 0.9 instead of 0.8), because the errors of long steps are in the
+    tails.
 
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is

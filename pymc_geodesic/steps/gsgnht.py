@@ -137,8 +137,8 @@ class gSGNHT(GeodesicStep):
         Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
         each block once per epoch. ``"independent"``: such blocks at independent random positions.
         ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
-        thermostat compensates it, except with local variables, it must be independent from step to
-        step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
+        thermostat compensates for it, except with local variables, it must be independent between
+        steps: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
         temperature of slow coordinates below 1. In these cases ``"shuffled"`` is replaced by
         ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
         than 1,000 blocks, since the variance over K blocks differs from the known one by a relative

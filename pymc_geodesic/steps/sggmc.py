@@ -136,8 +136,8 @@ class SGGMC(GeodesicStep):
         Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
         each block once per epoch. ``"independent"``: such blocks at independent random positions.
         ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
-        thermostat compensates it, except with local variables, it must be independent from step to
-        step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
+        thermostat compensates for it, except with local variables, it must be independent between
+        steps: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
         temperature of slow coordinates below 1. In these cases ``"shuffled"`` is replaced by
         ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
         than 1,000 blocks, since the variance over K blocks differs from the known one by a relative
@@ -195,17 +195,17 @@ class SGGMC(GeodesicStep):
     specified are adapted so that this temperature bias is 2 %.
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
-    ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
-    and variables), ``friction`` (mean over variables), ``noise_clips`` (coordinates whose
-    known noise exceeds the noise of the dynamics), ``diverging`` (draw that is not finite),
-    ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or ``"sample"``),
-    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
-    ``noise_ratio`` (variance of the gradient with control variates over that without); with
-    ``local`` also ``acceptance_rate`` (of the local variables).
+    ``temperature`` (estimated temperature of the positions, from v·v/m in the middle of a kick,
+    averaged over inner steps and variables), ``friction`` (mean over variables),
+    ``noise_clips`` (coordinates whose known noise exceeds the noise of the dynamics), ``diverging``
+    (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"search"``,
+    ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the
+    stationarity monitor), ``noise_ratio`` (variance of the gradient with control variates over that
+    without); with ``local`` also ``acceptance_rate`` (of the local variables).
 
     A step that was tuned with ``cores=1`` keeps its parameters: sampling again with ``tune=0`` in
     the same process uses them, and starts at the last draws if they are passed as ``initvals=``.
-    The initial point of the model raises an error, as there is no burn-in.
+    Starting at the initial point of the model raises an error, because there is no burn-in.
 
     References
     ----------
@@ -304,7 +304,7 @@ class SGGMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        # coordinates are adapted where nothing about the dynamics is specified
+        # coordinates are adapted unless a parameter of the dynamics is specified
         whitens = (
             metric is not None
             and not self.local
