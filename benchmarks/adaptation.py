@@ -1,9 +1,9 @@
-"""Samplers with nothing set, and NUTS, against the reference draws of sixteen posteriors.
+"""Samplers with default settings, and NUTS, compared with reference draws of sixteen posteriors.
 
 ``python -m benchmarks.adaptation`` prints one line for each posterior and sampler, a table of the
-effective draws per gradient over those of NUTS in the same run, and all of it as JSON in the last
+effective draws per gradient relative to NUTS in the same run, and all results as JSON in the last
 line. R-hat, effective sample size (bulk) and errors are those of the worst parameter. A gradient is
-one of all rows, or of one minibatch where the sampler has minibatches.
+evaluated on all rows, or on one minibatch for samplers with minibatches.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ SAMPLERS: dict[str, Callable[..., Any] | None] = {
     "SGGMC, minibatches": pg.SGGMC,
 }
 BATCH_SIZE, FEWEST_ROWS = 100, 500
-"""Rows of a minibatch, and of the data that are worth dividing."""
+"""Rows of a minibatch, and minimum rows of data that are sampled with minibatches."""
 
 CHAINS, TUNE, DRAWS = 4, 1000, 2000
 COLUMNS = ("R-hat", "ESS", "mean, sd", "sd ratio", "grad/draw", "ESS/1,000 grad", "s")
 
 
 def applies(sampler: str, posterior: Posterior) -> bool:
-    """Whether there are enough rows for minibatches, where the sampler has them."""
+    """Return whether a posterior has enough rows for a sampler with minibatches."""
     return "minibatches" not in sampler or posterior.n_rows >= FEWEST_ROWS
 
 
 def parameters(posterior: Posterior, idata: Any) -> dict[str, np.ndarray]:
-    """Draws of the parameters that have a reference, with chains apart."""
+    """Draws of the parameters that have a reference, shape (chains, draws)."""
     draws = {}
     for name in posterior.reference:
         variable, _, index = name.rstrip("]").partition("[")
@@ -81,14 +81,14 @@ def measure(
     n_grad = stats["n_steps" if make is None else "n_grad"].values
     pooled = {name: idata.posterior[name].values for name in idata.posterior.data_vars}
     pooled = {name: values.reshape(-1, *values.shape[2:]) for name, values in pooled.items()}
-    mean, spread = worst_errors(posterior, pooled)
+    mean, sd_ratio = worst_errors(posterior, pooled)
     return {
         "posterior": posterior.name,
         "sampler": sampler,
         "rhat": max(float(value) for value in az.rhat(dataset).data_vars.values()),
         "ess": size,
         "mean_error": mean,
-        "sd_ratio": spread,
+        "sd_ratio": sd_ratio,
         "n_grad": float(n_grad.mean()),
         "ess_per_1000_gradients": 1000.0 * size / float(n_grad.sum()),
         "seconds": seconds,
@@ -107,7 +107,7 @@ def line(result: dict[str, Any]) -> str:
 
 
 def ratios(results: list[dict[str, Any]]) -> list[str]:
-    """Effective draws per gradient of all rows over those of NUTS, one line a posterior."""
+    """Effective draws per full-data gradient relative to NUTS, one row per posterior."""
     samplers = [name for name in SAMPLERS if name != "NUTS" and "minibatches" not in name]
     found = {(r["posterior"], r["sampler"]): r["ess_per_1000_gradients"] for r in results}
     lines = ["| per gradient / NUTS | " + " | ".join(samplers) + " |", "|---" * 4 + "|"]
@@ -119,7 +119,7 @@ def ratios(results: list[dict[str, Any]]) -> list[str]:
 
 
 def draw_figure(results: list[dict[str, Any]], path: str) -> None:
-    """Plot effective draws per gradient of all rows, a line for each posterior."""
+    """Plot effective draws per full-data gradient, one line per posterior."""
     names = list(dict.fromkeys(r["posterior"] for r in results))[::-1]
     figure, ax = plt.subplots(figsize=(7.5, 0.32 * len(names) + 1.2), layout="constrained")
     for sampler, marker in zip(("NUTS", "GMC", "gSGNHT", "SGGMC"), "os^v", strict=True):
@@ -142,7 +142,7 @@ def draw_figure(results: list[dict[str, Any]], path: str) -> None:
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--posteriors", nargs="+", choices=POSTERIORS, default=POSTERIORS)
     parser.add_argument("--samplers", nargs="+", choices=list(SAMPLERS), default=list(SAMPLERS))

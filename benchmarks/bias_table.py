@@ -1,19 +1,19 @@
-"""Error of the posterior mean and spread, by step and batch size, and at equal time with NUTS.
+"""Errors of posterior means and standard deviations, by step and batch size and against time.
 
     python -m benchmarks.bias_table [--part steps] [--part time] [--output docs/figures]
 
 Part ``steps``: a mean direction of known concentration, whose posterior is known in closed form
-(10⁵ rows, d = 10). Step sizes and batch sizes are set by hand, friction is left to tuning.
+(10⁵ rows, d = 10). Step sizes and batch sizes are fixed, friction is tuned.
 Every run starts at the posterior mean and lasts the same time.
 
 Part ``time``: tuned samplers and NUTS on the same model from the same starting point, the prior's
-centre, against the clock. The clock counts tuning and not compilation. Three models: the
-directions row by row; the same with their sum, a sufficient statistic; and a regression with
-Student-t errors, which has none.
+center, against time, which includes tuning but not compilation. Three models: the directions row by
+row; the same with their sum, a sufficient statistic; and a regression with Student-t errors, which
+has none.
 
 Errors are in posterior standard deviations, over all axes of the posterior: of the mean, the root
-mean square; of the standard deviation, the relative error. What is measured is processor time of
-one core, which on an idle machine is wall time.
+mean square; of the standard deviation, the relative error. Times are processor times of one core,
+which on an idle machine are wall times.
 """
 
 from benchmarks.timing import use_one_core
@@ -43,9 +43,9 @@ N_RESPONSES, N_COEFFICIENTS = 100_000, 4
 STEP_SIZES = (0.01, 0.03, 0.1, 0.3)
 BATCH_SIZES = (100, 1000, 10_000)
 N_STEPS = 50
-LEAST_ESS = 50.0
-TUNE_BY_HAND = 50
-PARTS_OF_THE_TIME = (1 / 16, 1 / 4, 1.0)
+MIN_ESS = 50.0
+TUNE_FIXED_STEP = 50
+FRACTIONS_OF_TIME = (1 / 16, 1 / 4, 1.0)
 STOCHASTIC: dict[str, tuple[type, dict[str, Any]]] = {
     "SGGMC": (SGGMC, {}),
     "SGGMC, Fisher noise": (SGGMC, {"gradient_noise": "fisher"}),
@@ -53,15 +53,15 @@ STOCHASTIC: dict[str, tuple[type, dict[str, Any]]] = {
 }
 
 
-def walk(
+def sample_for(
     posterior: KnownPosterior, step: Any, seconds: float, tune: int, at_mode: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw until the time is up. The first draw compiles, is not counted and made again.
+    """Draw for a given time. The first draw compiles, is not counted and is repeated.
 
     Returns
     -------
     draws : ndarray, shape (n, k)
-        Standardised draws after tuning.
+        Standardized draws after tuning.
     times : ndarray, shape (n,)
         Processor time of each since the first draw of the tuning phase, in seconds.
     temperatures : ndarray, shape (n,)
@@ -94,7 +94,7 @@ def walk(
     draws = np.array(points)
     if transform is not None:
         draws = np.asarray(transform.backward(draws).eval())
-    return posterior.standardise(draws), np.array(times), np.array(temperatures)
+    return posterior.standardize(draws), np.array(times), np.array(temperatures)
 
 
 def errors(draws: np.ndarray) -> tuple[float, float]:
@@ -107,7 +107,7 @@ def errors(draws: np.ndarray) -> tuple[float, float]:
 def described(draws: np.ndarray) -> str:
     """Return one cell of the table of step sizes: errors with their Monte Carlo error."""
     squares = np.mean(draws**2, axis=1)
-    if len(draws) < LEAST_ESS or not float(az.ess(draws[None, :, 0])) >= LEAST_ESS:
+    if len(draws) < MIN_ESS or not float(az.ess(draws[None, :, 0])) >= MIN_ESS:
         return "too slow"
     of_mean, of_deviation = errors(draws)
     monte_carlo = 0.5 * squares.std() / np.sqrt(float(az.ess(squares[None]))) / squares.mean()
@@ -115,7 +115,7 @@ def described(draws: np.ndarray) -> str:
 
 
 def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
-    """Yield the table of step and batch sizes in Markdown, a line as soon as it is measured."""
+    """Yield the rows of the Markdown table of step and batch sizes as they are measured."""
     posterior = directional(n_rows, DIMENSION)
     yield "| sampler | batch | " + " | ".join(f"ε = {h:g} σ" for h in STEP_SIZES) + " |"
     yield "|---|---:|" + "---|" * len(STEP_SIZES)
@@ -126,7 +126,7 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
             with posterior.model:
                 step = make(h * posterior.scale)
             try:
-                draws, _, _ = walk(posterior, step, seconds, TUNE_BY_HAND, at_mode=True)
+                draws, _, _ = sample_for(posterior, step, seconds, TUNE_FIXED_STEP, at_mode=True)
             except pm.exceptions.SamplingError:
                 cells.append("diverged")
                 continue
@@ -134,7 +134,9 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
         return f"| {label} | {batch} | " + " | ".join(cells) + " |"
 
     for label, (sampler, options) in STOCHASTIC.items():
-        if "gradient_noise" in options:  # blocks, to show what few of them do
+        if (
+            "gradient_noise" in options
+        ):  # consecutive blocks, to show the effect of few distinct minibatches
             options = options | {"minibatch_order": "independent"}
         for batch in BATCH_SIZES:
             if batch > n_rows:
@@ -150,8 +152,8 @@ def by_step_size(n_rows: int, seconds: float) -> Iterator[str]:
     yield line("GMC", "all", lambda step_size: GMC(step_size=step_size, n_steps=5))
 
 
-def contestants(posterior: KnownPosterior, rows: bool) -> dict[str, tuple[Any, int]]:
-    """Return samplers in the coordinates of the model, each with its number of tuning draws."""
+def samplers_of(posterior: KnownPosterior, rows: bool) -> dict[str, tuple[Any, int]]:
+    """Return samplers by name, each with its number of tuning draws."""
     result: dict[str, tuple[Any, int]] = {}
     with posterior.model:
         if rows:
@@ -169,16 +171,16 @@ def contestants(posterior: KnownPosterior, rows: bool) -> dict[str, tuple[Any, i
 def against_time(
     title: str, posterior: KnownPosterior, seconds: float, rows: bool, curves: dict
 ) -> Iterator[str]:
-    """Yield lines of the table of errors against time, and put the curves into ``curves``."""
-    for label, (step, tune) in contestants(posterior, rows).items():
-        draws, times, _ = walk(posterior, step, seconds, tune)
+    """Yield rows of the table of errors against time; add the curves to ``curves``."""
+    for label, (step, tune) in samplers_of(posterior, rows).items():
+        draws, times, _ = sample_for(posterior, step, seconds, tune)
         marks = seconds * np.geomspace(1 / 64, 1.0, 25)
         curves[title, label] = (
             marks,
             np.array([errors(draws[: np.searchsorted(times, mark)]) for mark in marks]),
         )
         cells = []
-        for part in PARTS_OF_THE_TIME:
+        for part in FRACTIONS_OF_TIME:
             used = draws[: np.searchsorted(times, part * seconds)]
             of_mean, of_deviation = errors(used)
             cells.append(
@@ -190,9 +192,9 @@ def against_time(
 
 def by_time(n_directions: int, n_responses: int, seconds: float, curves: dict) -> Iterator[str]:
     """Yield the table of errors at equal time in Markdown."""
-    header = " | ".join(f"{part * seconds:.3g} s" for part in PARTS_OF_THE_TIME)
+    header = " | ".join(f"{part * seconds:.3g} s" for part in FRACTIONS_OF_TIME)
     yield f"| model | sampler | tuned after, s | draws | {header} |"
-    yield "|---|---|---:|---:|" + "---|" * len(PARTS_OF_THE_TIME)
+    yield "|---|---|---:|---:|" + "---|" * len(FRACTIONS_OF_TIME)
     problems: list[tuple[str, Callable[[], KnownPosterior], bool]] = [
         (f"directions, {n_directions:,} rows", lambda: directional(n_directions, DIMENSION), True),
         (
@@ -217,7 +219,7 @@ def draw_curves(curves: dict, file: Path) -> None:
 
     titles = list(dict.fromkeys(title for title, _ in curves))
     labels = list(dict.fromkeys(label for _, label in curves))
-    colours = {label: f"C{i}" for i, label in enumerate(labels)}
+    colors = {label: f"C{i}" for i, label in enumerate(labels)}
     figure, axes = plt.subplots(
         2, len(titles), figsize=(4 * len(titles), 6), sharex=True, sharey="row",
         layout="constrained", squeeze=False,
@@ -226,7 +228,7 @@ def draw_curves(curves: dict, file: Path) -> None:
         column = titles.index(title)
         for row in range(2):
             axes[row, column].loglog(
-                times, np.abs(values[:, row]), color=colours[label], label=label, lw=1.2
+                times, np.abs(values[:, row]), color=colors[label], label=label, lw=1.2
             )
         axes[0, column].set_title(title, fontsize=10)
         axes[1, column].set_xlabel("processor time, s")
@@ -244,7 +246,9 @@ def main() -> None:
     parser.add_argument("--part", action="append", choices=["steps", "time"])
     parser.add_argument("--directions", type=int, default=N_DIRECTIONS)
     parser.add_argument("--responses", type=int, default=N_RESPONSES)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of a run with hand-set steps")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="of a run with a fixed step size"
+    )
     parser.add_argument("--budget", type=float, default=12.0, help="seconds of a tuned run")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     arguments = parser.parse_args()

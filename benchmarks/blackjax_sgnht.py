@@ -1,11 +1,11 @@
 """BlackJAX's SGNHT, one jitted `lax.scan`, double precision.
 
-BlackJAX has no manifolds: the topics and the circle move in flat space, without projection and
-geodesic, under the same log-density and a normal law that keeps them near the origin. That is
-less work than the others do.
+BlackJAX has no manifolds: the topics and the circle are sampled in flat space, without projection
+and geodesics, from the same log-density plus a normal log-density that keeps them near the origin,
+which is less work.
 
-Minibatches are random rows, as in BlackJAX's own examples; ``blocks=True`` takes the consecutive
-blocks of pre-shuffled rows that our step method takes.
+Minibatches are random rows, as in BlackJAX's own examples, or with ``blocks=True`` consecutive
+blocks of pre-shuffled rows, as in this package.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ LOG_DENSITIES = {
 }
 
 
-def contestant(problem: Problem, n_steps: int, blocks: bool = False) -> Callable[[], float]:
+def make_timed_run(problem: Problem, n_steps: int, blocks: bool = False) -> Callable[[], float]:
     """Run ``n_steps`` steps per call and return microseconds per step."""
     n, n_rows = problem.batch_size, problem.n_rows
     scale = n_rows / n if n else 1.0

@@ -1,10 +1,10 @@
-"""A support vector machine on sparse binary rows, with default settings.
+"""Support vector machine with sparse binary features and default settings.
 
 ``python -m benchmarks.census_svm`` simulates rows like the census income data of LIBSVM (a9a):
-32,561 rows of 123 indicators, of which each row has one of every one of 14 attributes, with
-frequencies that fall geometrically, and labels of which a quarter are positive. It is a simulation:
-the data themselves are not needed. Four chains with nothing set but minibatches of 100 rows, beside
-Gibbs sampling of weights and scales in turn on all rows, which is exact (Polson, Scott 2011).
+32,561 rows of 123 indicators, one for each of 14 attributes, with geometrically decreasing
+frequencies, and 25 % positive labels. Four chains with default settings and minibatches of 100 rows
+are compared with Gibbs sampling of weights and scales on all rows, which is exact (Polson, Scott
+2011).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pymc_geodesic.kernels.hinge_augmentation import draw_scales
 
 N_ROWS = 32_561
 LEVELS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 3, 3, 3, 41)
-"""Of each attribute; 123 together."""
+"""Number of levels of each attribute; 123 in total."""
 
 STEPS: dict[str, Any] = {"gSGNHT": pg.gSGNHT, "SGGMC": pg.SGGMC, "SSGNHT": pg.SSGNHT}
 
@@ -50,7 +50,7 @@ def census_rows(n_rows: int = N_ROWS) -> tuple[sparse.csr_matrix, np.ndarray]:
 
 
 class WeightedProducts:
-    """Xᵀ diag(w) X for rows that have one indicator of every attribute: tables of pairs.
+    """Xᵀ diag(w) X for rows with one indicator per attribute, from tables of pairs.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def sample(
 def reference(
     X: sparse.csr_matrix, y: np.ndarray, draws: int, cache: Path | None
 ) -> tuple[np.ndarray, dict[str, Any]]:
-    """Draws of two Gibbs chains, from a file if they are there, and what they are worth."""
+    """Return draws of two Gibbs chains, cached in a file, and their effective sample size."""
     began = time.process_time()
     if cache is not None and cache.exists():
         exact = np.load(cache)
@@ -148,7 +148,7 @@ def reference(
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--draws", type=int, default=2000)

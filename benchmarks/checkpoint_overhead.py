@@ -1,11 +1,11 @@
-"""What `CheckpointTrace` adds to a run, in processor time and in time on the clock.
+"""Overhead of `CheckpointTrace` in processor time and wall time.
 
     python -m benchmarks.checkpoint_overhead [small transformed large] [--pairs 8]
 
-Runs with ``trace=CheckpointTrace(path, every=5.0)`` and without take turns, and the ratio is that
-within a turn. All of `pymc.sample` counts, with what is written and read again at the end. On a
-busy machine records come more often than every five seconds of processor time, so that the ratio
-is rather too large.
+Runs with and without ``trace=CheckpointTrace(path, every=5.0)`` alternate, and ratios are those of
+consecutive runs. Times are those of `pymc.sample`, including the final reading of the draws. On a
+busy machine checkpoints are written more often than every five seconds of processor time, so that
+ratios are overestimated.
 """
 
 from benchmarks.timing import use_one_core
@@ -40,7 +40,7 @@ logging.getLogger("pymc").setLevel(logging.ERROR)
 
 
 def small() -> tuple[pm.Model, Any, dict[str, int]]:
-    """Make a model whose draws are as quick as any: 28 normal variables, one inner step."""
+    """Make a model with fast draws: 28 normal variables, one inner step."""
     with pm.Model() as model:
         pm.Normal("w", shape=28)
         step = pg.SGGMC(step_size=0.1, friction=1.0, n_steps=1)
@@ -48,7 +48,7 @@ def small() -> tuple[pm.Model, Any, dict[str, int]]:
 
 
 def transformed() -> tuple[pm.Model, Any, dict[str, int]]:
-    """Make the same with variables that are no entries of a point, and are computed from it."""
+    """Make the same model with transformed variables, which are computed from the point."""
     with pm.Model() as model:
         pm.LogNormal("w", shape=28)
         step = pg.SGGMC(step_size=0.1, friction=1.0, n_steps=1)
@@ -56,7 +56,7 @@ def transformed() -> tuple[pm.Model, Any, dict[str, int]]:
 
 
 def large() -> tuple[pm.Model, Any, dict[str, int]]:
-    """Make a logistic regression with 200,000 rows, whose order is a part of each record."""
+    """Make a logistic regression with 200,000 rows, whose order is part of each checkpoint."""
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(200_000, 28))
     labels = rng.random(200_000) < 1.0 / (1.0 + np.exp(-covariates @ rng.normal(size=28)))
@@ -72,35 +72,35 @@ MODELS = {each.__name__: each for each in (small, transformed, large)}
 
 
 def measured(run: Callable[[], object]) -> np.ndarray:
-    """Processor time and time on the clock of a call."""
+    """Return processor time and wall time of a call."""
     begin = time.process_time(), time.perf_counter()
     run()
     return np.array([time.process_time(), time.perf_counter()]) - begin
 
 
 def compare(make: Callable[[], tuple[pm.Model, Any, dict[str, int]]], n_pairs: int) -> str:
-    """Sample with and without records, in turns; return a row of the table."""
+    """Sample with and without checkpoints alternately; return a row of the table."""
     model, step, length = make()
     folder = Path(tempfile.mkdtemp())
-    n_records = []
+    n_checkpoints = []
 
     def sample(**arguments: Any) -> None:
         with model:
             pm.sample(step=step, **QUIET, **(length | arguments))
 
-    def with_records(**arguments: Any) -> None:
+    def with_checkpoints(**arguments: Any) -> None:
         sample(trace=pg.CheckpointTrace(folder / "run", every=EVERY), **arguments)
-        n_records.append(len(list(folder.glob("run/chain-0/draws-*.npz"))))
+        n_checkpoints.append(len(list(folder.glob("run/chain-0/draws-*.npz"))))
         shutil.rmtree(folder / "run")
 
-    for each in (sample, with_records):
+    for each in (sample, with_checkpoints):
         each(draws=10)
-    n_records.clear()
+    n_checkpoints.clear()
     pairs = []
     for turn in range(n_pairs):
-        order = (sample, with_records) if turn % 2 == 0 else (with_records, sample)
+        order = (sample, with_checkpoints) if turn % 2 == 0 else (with_checkpoints, sample)
         times = {each.__name__: measured(each) for each in order}
-        pairs.append([times["sample"], times["with_records"]])
+        pairs.append([times["sample"], times["with_checkpoints"]])
     shutil.rmtree(folder)
     seconds = np.array(pairs)
     ratios = np.log(seconds[:, 1] / seconds[:, 0])
@@ -111,7 +111,7 @@ def compare(make: Callable[[], tuple[pm.Model, Any, dict[str, int]]], n_pairs: i
     n = sum(length.values())
     rate = n / np.median(seconds[:, 0, 0])
     return (
-        f"| {make.__name__} | {n:,} | {rate:,.0f} | {np.mean(n_records):.1f} | {added[0]} | "
+        f"| {make.__name__} | {n:,} | {rate:,.0f} | {np.mean(n_checkpoints):.1f} | {added[0]} | "
         f"{added[1]} |"
     )
 
@@ -122,7 +122,9 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=list(MODELS))
     parser.add_argument("--pairs", type=int, default=8)
     given = parser.parse_args()
-    print("| model | draws | draws per second of processor | records | processor | clock |")
+    print(
+        "| model | draws | draws per processor second | checkpoints | processor time | wall time |"
+    )
     print("|---|---:|---:|---:|---:|---:|")
     for name in given.models:
         print(compare(MODELS[name], given.pairs), flush=True)

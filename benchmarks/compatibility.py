@@ -1,11 +1,11 @@
-"""Which samplers and model transformations work with which distribution.
+"""Compatibility table of distributions with samplers and model transformations.
 
     python -m benchmarks.compatibility [--rows NAME ...] [--columns NAME ...] [--results FILE]
 
 Every cell builds a model of `every_distribution`, runs one sampler or transformation for a few
 draws, and checks that the results are finite, or equal to those of another computation. The table
-is written to ``docs/compatibility.md``, with the reason for each failure. Cells in the file of
-results are not measured again.
+is written to ``docs/compatibility.md``, with the reason for each failure. Cells in the results file
+are not measured again.
 """
 
 import argparse
@@ -40,7 +40,7 @@ WORKS, NOT_APPLICABLE, NOT_RUN = "yes", "–", "not run"
 
 
 class NotApplicableError(Exception):
-    """A cell without a meaning."""
+    """The combination of a row and a column does not apply."""
 
 
 class NotInstalledError(Exception):
@@ -140,7 +140,7 @@ def do(name: str) -> None:
 
 
 def observe(name: str) -> None:
-    """Observe a free variable; the log-density is that of the model that was written so."""
+    """Observe a free variable; compare with the log-density of a model with the observation."""
     model = pm.observe(model_of(name, observed=False), {"y": data(name)})
     written = model_of(name)
     require_equal(log_density(model, written.initial_point()), log_density(written))
@@ -193,7 +193,7 @@ COLUMNS: dict[str, Callable[[str], Any]] = {
 
 
 def measure(row: str, column: str) -> str:
-    """Return the entry of a cell: that it works, that it has no meaning, or why it fails."""
+    """Return the entry of a cell: success, not applicable, or the reason for failure."""
     logging.getLogger("pymc").setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), pytensor.config.change_flags(**INTERPRETED):
@@ -230,27 +230,27 @@ def table(cells: dict[str, dict[str, str]], columns: Iterable[str]) -> list[str]
 
 HEAD = """# Compatibility
 
-Each row is a model in which a distribution, or a transform, has a free and an observed variable
-with inferred parameters; of labels there are observed variables only. Each cell is a short run:
-that it works means that the run ends and that its results are finite, not that the few draws are a
-sample of the posterior. `python -m benchmarks.compatibility` writes this page.
+Each row is a model with a free and an observed variable of the given distribution or transform,
+with inferred parameters; distributions of labels only have an observed variable. Each cell is a
+short run: "yes" means that the run finishes with finite results, not that the few draws are
+representative of the posterior. `python -m benchmarks.compatibility` writes this page.
 
 - `tests/distributions/test_back_ends.py` compares log-density and gradient of all rows between
-  PyTensor's Numba, C and JAX back ends.
-- NUTS, ADVI, SMC and the predictive draws run without compilation (`mode="FAST_COMPILE"`). *NUTS,
+  PyTensor's Numba, C and JAX backends.
+- NUTS, ADVI, SMC and predictive sampling run without compilation (`mode="FAST_COMPILE"`). *NUTS,
   JAX* is {func}`pymc.sample` with `backend="jax"`; *nutpie, JAX* differentiates with JAX, as
   NumPyro and BlackJAX do.
-- `pm.observe` is compared with the model that is written with the observation, `marginalize` of
-  pymc-extras with the sum over all values of the labels of a mixture of two concentrations, and a
-  pickled model with the original.
+- `pm.observe` is compared with the model defined with the observation, `marginalize` of
+  pymc-extras with the sum over all values of the labels of a mixture with two concentrations, and
+  a pickled model with the original.
 
-With JAX, random draws call NumPy, because rejection sampling takes a random number of proposals;
-all log-densities are native. The series of {class}`~pymc_geodesic.SineBivariateVonMises` has 1,024
-terms with JAX, enough for κ below 24,000 and |λ| below 1,500; beyond, the log-density is NaN.
-Sparse data are not supported by JAX.
+With JAX, random draws call NumPy, because rejection sampling needs a random number of proposals;
+all log-densities are native. The series of {class}`~pymc_geodesic.SineBivariateVonMises` has
+1,024 terms with JAX, enough for κ below 24,000 and |λ| below 1,500; beyond that the log-density
+is NaN. Sparse data are not supported with JAX.
 
-PyMC 6.4 passes an argument to BlackJAX that BlackJAX 1.7 does not accept; the column is of
-BlackJAX 1.2.5.
+PyMC 6.4 passes an argument to BlackJAX that BlackJAX 1.7 does not accept; the column was measured
+with BlackJAX 1.2.5.
 """
 
 
@@ -260,7 +260,7 @@ def main() -> None:
     parser.add_argument(
         "--columns", nargs="+", default=list(COLUMNS), choices=COLUMNS, metavar="NAME"
     )
-    parser.add_argument("--results", type=Path, help="file with the cells that are known")
+    parser.add_argument("--results", type=Path, help="file with cells measured before")
     options = parser.parse_args()
     known = options.results is not None and options.results.exists()
     cells = json.loads(options.results.read_text()) if known else {}

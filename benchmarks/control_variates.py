@@ -1,4 +1,4 @@
-"""Control variates of first and of second order, and which of them is chosen.
+"""Control variates of first, second and automatically chosen order.
 
     python -m benchmarks.control_variates [--rows 100000] [--draws 2000]
 

@@ -1,9 +1,10 @@
-"""How often credible caps, regions and arcs hold the truth.
+"""Coverage of credible caps, highest-density regions and shortest arcs.
 
 ``python -m benchmarks.coverage_of_regions`` simulates 1,000 data sets of five von Mises–Fisher
 directions with κ = 3 around a uniform mean, on the circle and on the sphere. With a uniform prior
-the posterior of the mean is von Mises–Fisher around the sum of the data; 400 draws of it make a
-cap, a highest-density region and, on the circle, a shortest arc of 90 %. The last line is JSON.
+the posterior of the mean is von Mises–Fisher around the sum of the data. A cap, a highest-density
+region and, on the circle, a shortest arc of 90 % are computed from 400 draws of it. The last line
+is JSON.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ KAPPA, N_DATA, N_DRAWS = 3.0, 5, 400
 
 
 def coverage(d: int, n_sets: int, prob: float = 0.9, seed: int = 1) -> dict[str, float]:
-    """Share of data sets whose cap, region and arc hold the mean that made them."""
+    """Return the proportion of data sets whose cap, region and arc contain the true mean."""
     rng = np.random.default_rng(seed)
     held: dict[str, list[bool]] = {"cap": [], "region": []} | ({"arc": []} if d == 2 else {})
     for truth in draw_uniform_directions(rng, (n_sets, d)):
@@ -45,14 +46,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=1000, help="simulated data sets")
     parser.add_argument("--prob", type=float, default=0.9, help="probability of the regions")
-    asked = parser.parse_args()
-    error = float(np.sqrt(asked.prob * (1 - asked.prob) / asked.sets))
+    options = parser.parse_args()
+    error = float(np.sqrt(options.prob * (1 - options.prob) / options.sets))
     found = {
-        name: coverage(d, asked.sets, asked.prob) for name, d in (("circle", 2), ("sphere", 3))
+        name: coverage(d, options.sets, options.prob) for name, d in (("circle", 2), ("sphere", 3))
     }
     for name, each in found.items():
         shares = ", ".join(f"{kind} {share:.1%}" for kind, share in each.items())
-        print(f"{name}: {shares}; asked for {asked.prob:.0%}, binomial error {error:.1%}")
+        print(f"{name}: {shares}; nominal {options.prob:.0%}, binomial error {error:.1%}")
     print(json.dumps({"coverage": found, "binomial_error": error}))
 
 

@@ -1,9 +1,9 @@
-"""Twenty runs made wrong on purpose, each of which has to be reported, and twenty right ones.
+"""Detection of incorrect sampling: twenty faulty runs and twenty correct runs.
 
-``python -m benchmarks.detectors`` spoils a sampler after its tuning phase (or sets its dynamics as
-nobody should), measures what became of the draws, and prints which warnings a user sees. A run
-counts as reported if there is any; *own* are those that one chain alone makes, without R-hat. Then
-come runs with nothing set, of which at most one may be warned of. The last line is JSON.
+``python -m benchmarks.detectors`` perturbs a sampler after its tuning phase (or uses unsuitable
+settings), measures the errors of the draws, and prints the warnings that a user sees. A faulty run
+counts as detected if there is any warning; *own* warnings need one chain only, without R-hat. The
+correct runs have default settings; at most one false alarm is acceptable. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pymc_geodesic.ops.bessel import mean_resultant_length
 CHAINS, TUNE, DRAWS = 2, 500, 1000
 BATCH_SIZE = 100
 
-Spoil = Callable[[Any], None]
-"""Changes the adapted dynamics of a step, once, at the end of the tuning phase."""
+Perturbation = Callable[[Any], None]
+"""Function that perturbs the adapted dynamics of a step, once, at the end of the tuning phase."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class Known:
     ----------
     model : pymc.Model
     variable : str
-        What is compared, a vector.
+        Vector whose moments are compared.
     rows : list of str
-    standardise : callable
-        Draws, shape (n, d), to coordinates with mean 0 and covariance I.
+    standardize : callable
+        Function from draws, shape (n, d), to coordinates with mean 0 and covariance I.
     """
 
     model: pm.Model
     variable: str
     rows: list[str]
-    standardise: Callable[[np.ndarray], np.ndarray]
+    standardize: Callable[[np.ndarray], np.ndarray]
 
 
 def regression(seed: int = 1, *, n_rows: int = 5000, d: int = 6) -> Known:
@@ -65,7 +65,7 @@ def regression(seed: int = 1, *, n_rows: int = 5000, d: int = 6) -> Known:
 
 
 def logistic(seed: int = 1, *, n_rows: int = 5000, d: int = 6) -> Known:
-    """Logistic regression with the same covariates; the law about the mode is nearly normal."""
+    """Logistic regression with the same covariates; the posterior is nearly normal."""
     rng = np.random.default_rng(seed)
     scales = np.geomspace(0.1, 10.0, d)
     X = rng.normal(size=(n_rows, d)) @ (np.linalg.cholesky(0.4 + 0.6 * np.eye(d)).T * scales)
@@ -82,14 +82,14 @@ def logistic(seed: int = 1, *, n_rows: int = 5000, d: int = 6) -> Known:
         mode = mode + np.linalg.solve(precision, X.T @ (y - p) - 0.01 * mode)
     root = np.linalg.cholesky(precision)
     proposals = rng.standard_t(10.0, size=(20_000, d))
-    places = mode + np.linalg.solve(root.T, proposals.T).T
-    scores = places @ X.T
-    logs = scores @ y - np.logaddexp(0.0, scores).sum(axis=1) - 0.005 * np.sum(places**2, axis=1)
+    points = mode + np.linalg.solve(root.T, proposals.T).T
+    scores = points @ X.T
+    logs = scores @ y - np.logaddexp(0.0, scores).sum(axis=1) - 0.005 * np.sum(points**2, axis=1)
     logs += 5.5 * np.log1p(proposals**2 / 10.0).sum(axis=1)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
-    mean = weights @ places
-    covariance = (places - mean).T @ ((places - mean) * weights[:, np.newaxis])
+    mean = weights @ points
+    covariance = (points - mean).T @ ((points - mean) * weights[:, np.newaxis])
     root = np.linalg.cholesky(np.linalg.inv(covariance))
     return Known(model, "b", ["X", "y"], lambda draws: (draws - mean) @ root)
 
@@ -115,34 +115,34 @@ MODELS: dict[str, Callable[..., Known]] = {
 }
 
 
-def believed_noise(variance: float, *, only: int | None = None) -> Spoil:
-    """Change the noise that is subtracted, in all directions or in one."""
+def subtracted_noise(variance: float, *, only: int | None = None) -> Perturbation:
+    """Change the subtracted noise variance, in all directions or in one."""
 
-    def spoil(sampler: Any) -> None:
+    def perturb(sampler: Any) -> None:
         adapted = sampler.adaptation
         parameters = adapted.parameters
         noise = parameters.noise.copy()
         noise[slice(None) if only is None else only] += variance
         adapted._bounded.parameters = replace(parameters, noise=noise)
 
-    return spoil
+    return perturb
 
 
-def scaled_step(factor: float) -> Spoil:
+def scaled_step(factor: float) -> Perturbation:
     """Change the step size."""
 
-    def spoil(sampler: Any) -> None:
+    def perturb(sampler: Any) -> None:
         adapted = sampler.adaptation
         step = factor * adapted.parameters.step_size
         adapted._bounded.parameters = replace(adapted.parameters, step_size=step)
 
-    return spoil
+    return perturb
 
 
-def moved_center(distance: float) -> Spoil:
-    """Move the centering point by so many standard deviations, with the right gradient there."""
+def moved_center(distance: float) -> Perturbation:
+    """Move the centering point by ``distance`` standard deviations, with its correct gradient."""
 
-    def spoil(sampler: Any) -> None:
+    def perturb(sampler: Any) -> None:
         adapted = sampler.adaptation
         gradient = adapted.gradient
         z = sampler.z.copy()
@@ -150,13 +150,13 @@ def moved_center(distance: float) -> Spoil:
         x = gradient.to_position(z)
         gradient.center_at(x, gradient.gradient_of_all_rows(x))
 
-    return spoil
+    return perturb
 
 
-def stale_center(distance: float) -> Spoil:
-    """Use the gradient of another point as that of the centering point."""
+def stale_center(distance: float) -> Perturbation:
+    """Use the gradient at another point as that at the centering point."""
 
-    def spoil(sampler: Any) -> None:
+    def perturb(sampler: Any) -> None:
         adapted = sampler.adaptation
         gradient = adapted.gradient
         z = np.zeros_like(sampler.z)
@@ -164,13 +164,13 @@ def stale_center(distance: float) -> Spoil:
         z[0] = distance
         gradient.center_at(center, gradient.gradient_of_all_rows(gradient.to_position(z)))
 
-    return spoil
+    return perturb
 
 
-def stretched_metric(factor: float) -> Spoil:
-    """Take the first coordinate of the model to be wider or narrower than it is."""
+def stretched_metric(factor: float) -> Perturbation:
+    """Multiply the scale of the first coordinate in the metric."""
 
-    def spoil(sampler: Any) -> None:
+    def perturb(sampler: Any) -> None:
         adapted = sampler.adaptation
         gradient, metric, x = adapted.gradient, adapted.gradient.metric, sampler.position
         if gradient.n_euclidean:
@@ -183,22 +183,24 @@ def stretched_metric(factor: float) -> Spoil:
             adapted.product.scales[-lengths.size :] = lengths
         sampler.z[:] = gradient.whiten(x)
 
-    return spoil
+    return perturb
 
 
 @dataclass(frozen=True)
 class Run:
-    """A sampler that is right or made wrong.
+    """A correct or faulty run.
 
     Attributes
     ----------
-    kind : {"too hot", "too cold", "stuck", "wrong centre", "wrong metric", "right"}
+    kind : str
+        "temperature above 1", "temperature below 1", "stuck", "wrong center", "wrong metric" or
+        "right".
     what : str
     model : str
         Of `MODELS`.
     make : callable
-        Rows of the model → step method.
-    spoil : callable, optional
+        Function from the rows of the model to a step method.
+    perturb : callable, optional
     seed : int
     start : float
         Distance of the start from the origin, in the model's own coordinates.
@@ -209,7 +211,7 @@ class Run:
     what: str
     model: str
     make: Callable[[list[str]], Any]
-    spoil: Spoil | None = None
+    perturb: Perturbation | None = None
     seed: int = 1
     start: float = 0.0
     tune: int = TUNE
@@ -225,39 +227,39 @@ def _all_rows(step: Callable[..., Any], **given: Any) -> Callable[[list[str]], A
 
 _PLAIN: dict[str, Any] = {"metric": None, "control_variates": False}
 
-WRONG = [
-    Run("too hot", "SGGMC, long steps, noise not known", "regression",
+FAULTY = [
+    Run("temperature above 1", "SGGMC, long steps, unknown noise", "regression",
         _batches(pg.SGGMC, step_size=0.001, friction=10.0)),
-    Run("too hot", "SGGMC, a third of the noise taken off", "logistic", _batches(pg.SGGMC),
-        believed_noise(-6.0)),
-    Run("too hot", "SGLD, long steps, plain gradients", "regression",
+    Run("temperature above 1", "SGGMC, 33 % of noise subtracted", "logistic", _batches(pg.SGGMC),
+        subtracted_noise(-6.0)),
+    Run("temperature above 1", "SGLD, long steps, plain gradients", "regression",
         _batches(pg.SGLD, step_size=0.001)),
-    Run("too hot", "gSGNHT, one direction with more noise than known", "logistic",
-        _batches(pg.gSGNHT), believed_noise(-6.0, only=0)),
-    Run("too cold", "SGGMC, gradient_noise= tenfold", "direction",
+    Run("temperature above 1", "gSGNHT, one direction with more noise than known", "logistic",
+        _batches(pg.gSGNHT), subtracted_noise(-6.0, only=0)),
+    Run("temperature below 1", "SGGMC, gradient_noise= tenfold", "direction",
         _batches(pg.SGGMC, step_size=0.0005, friction=1000.0, gradient_noise=2e7)),
-    Run("too cold", "SGGMC takes off noise that is not there", "logistic", _all_rows(pg.SGGMC),
-        believed_noise(3.0)),
-    Run("too cold", "gSGNHT, one direction with noise that is not there", "logistic",
-        _all_rows(pg.gSGNHT), believed_noise(3.0, only=0)),
-    Run("too cold", "SGLD takes off noise that is not there", "regression", _all_rows(pg.SGLD),
-        believed_noise(3.0)),
+    Run("temperature below 1", "SGGMC, absent noise subtracted", "logistic", _all_rows(pg.SGGMC),
+        subtracted_noise(3.0)),
+    Run("temperature below 1", "gSGNHT, absent noise subtracted in one direction", "logistic",
+        _all_rows(pg.gSGNHT), subtracted_noise(3.0, only=0)),
+    Run("temperature below 1", "SGLD, absent noise subtracted", "regression", _all_rows(pg.SGLD),
+        subtracted_noise(3.0)),
     Run("stuck", "SGGMC, step_size=1e-7", "regression", _batches(pg.SGGMC, step_size=1e-7)),
     Run("stuck", "gSGNHT, a step a thousand times too short", "logistic", _batches(pg.gSGNHT),
         scaled_step(0.001)),
     Run("stuck", "GMC, step_size=1e-6", "regression", _all_rows(pg.GMC, step_size=1e-6)),
     Run("stuck", "SGLD, step_size=1e-6", "logistic", _batches(pg.SGLD, step_size=1e-6)),
-    Run("wrong centre", "SGGMC, centering point 10 sds away in every direction", "logistic",
+    Run("wrong center", "SGGMC, centering point 10 sds away in every direction", "logistic",
         _batches(pg.SGGMC), moved_center(10.0)),
-    Run("wrong centre", "SGLD, centering point 10 sds away in every direction", "logistic",
+    Run("wrong center", "SGLD, centering point 10 sds away in every direction", "logistic",
         _batches(pg.SGLD), moved_center(10.0)),
-    Run("wrong centre", "gSGNHT, gradient of a point 3 sds from the centering point", "regression",
+    Run("wrong center", "gSGNHT, gradient of a point 3 sds from the centering point", "regression",
         _batches(pg.gSGNHT), stale_center(3.0)),
-    Run("wrong centre", "SGGMC, 20 tuning draws from far away", "regression",
+    Run("wrong center", "SGGMC, 20 tuning draws from far away", "regression",
         _batches(pg.SGGMC), start=1000.0, tune=20),
-    Run("wrong metric", "SGGMC, one coordinate taken to be 100 times narrower", "logistic",
+    Run("wrong metric", "SGGMC, scale of one coordinate 100 times too small", "logistic",
         _batches(pg.SGGMC), stretched_metric(0.01)),
-    Run("wrong metric", "gSGNHT, one coordinate taken to be 3.7 times wider", "logistic",
+    Run("wrong metric", "gSGNHT, scale of one coordinate 3.7 times too large", "logistic",
         _batches(pg.gSGNHT), stretched_metric(3.7)),
     Run("wrong metric", "SGGMC, a direction 100 times narrower", "direction", _batches(pg.SGGMC),
         stretched_metric(0.01)),
@@ -270,7 +272,7 @@ _STEPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "logistic": (pg.SGGMC, pg.gSGNHT, pg.SGLD),
     "direction": (pg.SGGMC,),
 }
-RIGHT = [
+CORRECT = [
     Run("right", step.__name__ + how, model, make(step), seed=seed)
     for model, steps in _STEPS.items()
     for step in steps
@@ -280,15 +282,15 @@ RIGHT = [
         ("", _all_rows, 3),
     )
 ]
-RIGHT.pop()
-"""Twenty runs with nothing set."""
+CORRECT.pop()
+"""Twenty runs with default settings."""
 
 
-class Spoiled:
-    """Draws with the sampler of a step, spoiled at the first draw after tuning."""
+class PerturbedSampler:
+    """Sampler of a step, perturbed at the first draw after tuning."""
 
-    def __init__(self, sampler: Any, spoil: Spoil) -> None:
-        self._draw, self._sampler, self._spoil = sampler.draw, sampler, spoil
+    def __init__(self, sampler: Any, perturb: Perturbation) -> None:
+        self._draw, self._sampler, self._spoil = sampler.draw, sampler, perturb
         self._is_spoiled = False
 
     def __call__(self, *, tune: bool) -> dict[str, Any]:
@@ -300,13 +302,13 @@ class Spoiled:
 
 
 def measure(run: Run, *, draws: int = DRAWS, cores: int = 1) -> dict[str, Any]:
-    """Sample, and return what came of it and what was said."""
+    """Sample; return errors, convergence diagnostics and warnings."""
     known = MODELS[run.model](run.seed)
     result: dict[str, Any] = {"kind": run.kind, "what": run.what, "model": run.model}
     with SamplingWarnings() as caught, known.model:
         step = run.make(known.rows)
-        if run.spoil is not None:
-            step.sampler.draw = Spoiled(step.sampler, run.spoil)
+        if run.perturb is not None:
+            step.sampler.draw = PerturbedSampler(step.sampler, run.perturb)
         start = None
         if run.start:
             size = known.model[known.variable].eval().size
@@ -324,7 +326,7 @@ def measure(run: Run, *, draws: int = DRAWS, cores: int = 1) -> dict[str, Any]:
             )
         except pm.exceptions.SamplingError as error:
             return result | {"stopped": str(error).splitlines()[0], "warnings": [], "own": []}
-    z = known.standardise(idata.posterior[known.variable].values)
+    z = known.standardize(idata.posterior[known.variable].values)
     ess = min(float(az.ess(z[..., i])) for i in range(z.shape[2]))
     everything = z.reshape(-1, z.shape[2])
     ratio = everything.std(axis=0)
@@ -343,26 +345,28 @@ def line(result: Mapping[str, Any]) -> str:
     head = f"| {result['kind']} | {result['what']} | {result['model']} |"
     if "stopped" in result:
         return f"{head} | | | | stopped: {result['stopped'][:90]} |"
-    said = (result["own"] or result["warnings"] or ["nothing"])[0].splitlines()[0]
+    warning = (result["own"] or result["warnings"] or ["nothing"])[0].splitlines()[0]
     who = "own" if result["own"] else "PyMC" if result["warnings"] else ""
     return (
         f"{head} {result['mean_error']:.2f} | {result['sd_ratio']:.2f} | {result['ess']:,.0f} "
-        f"| {result['rhat']:.3f} | {who}: {said[:150]} |"
+        f"| {result['rhat']:.3f} | {who}: {warning[:150]} |"
     )
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--cores", type=int, default=1)
-    parser.add_argument("--only", nargs="+", type=int, help="numbers of wrong runs, from 1")
-    parser.add_argument("--right", type=int, default=len(RIGHT), help="how many right ones")
+    parser.add_argument("--only", nargs="+", type=int, help="numbers of faulty runs, from 1")
+    parser.add_argument("--right", type=int, default=len(CORRECT), help="number of correct runs")
     asked = parser.parse_args()
-    print("| kind | run | model | mean, sds | sd ratio | ESS | R-hat | said |\n" + "|---" * 8 + "|")
-    wrong = WRONG if asked.only is None else [WRONG[i - 1] for i in asked.only]
+    print(
+        "| kind | run | model | mean, sds | sd ratio | ESS | R-hat | warning |\n" + "|---" * 8 + "|"
+    )
+    wrong = FAULTY if asked.only is None else [FAULTY[i - 1] for i in asked.only]
     results = []
-    for run in [*wrong, *RIGHT[: asked.right]]:
+    for run in [*wrong, *CORRECT[: asked.right]]:
         results.append(measure(run, draws=asked.draws, cores=asked.cores))
         print(line(results[-1]), flush=True)
     reported = [r for r in results if r["kind"] != "right"]
@@ -370,8 +374,9 @@ def main() -> None:
     silent = [r for r in reported if not (r["warnings"] or "stopped" in r)]
     alone = [r for r in reported if r["own"] or "stopped" in r]
     print(
-        f"\nwrong: {len(reported) - len(silent)} of {len(reported)} reported, {len(alone)} of them "
-        f"by one chain alone; right: {len(alarms)} false alarms in {len(results) - len(reported)}"
+        f"\nfaulty: {len(reported) - len(silent)} of {len(reported)} detected, {len(alone)} of "
+        f"them by one chain alone; correct: {len(alarms)} false alarms in "
+        f"{len(results) - len(reported)}"
     )
     print(json.dumps(results))
 

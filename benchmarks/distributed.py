@@ -1,10 +1,10 @@
-"""Chains over shards of rows: posterior, workers, lost ones, bytes, larger clusters simulated.
+"""Sampling with rows in shards: accuracy, lost workers, network traffic, simulated clusters.
 
 ``python -m benchmarks.distributed PART [--rows N] [--workers N] [--folder FOLDER]`` prints a
-table, and keeps what the figure needs in benchmarks/results; ``reference``, all rows in one
-process, comes first. The part ``figure`` draws docs/figures/distributed.png. Rows are like those
-of HIGGS, 28 covariates with correlations and scales of their own, in files that workers read.
-Shards are as unlike as can be: every one has rows of one label only.
+table and stores the data of the figure in benchmarks/results. ``reference``, with all rows in one
+process, must run first. The part ``figure`` plots docs/figures/distributed.png. Rows are simulated
+like those of HIGGS, with 28 correlated covariates, in files that workers read. Shards are
+heterogeneous: each has rows of one label only.
 """
 
 import argparse
@@ -38,7 +38,7 @@ FOLDER = Path(tempfile.gettempdir()) / f"pymc_geodesic-rows-{os.getuid()}"
 
 
 def logistic(covariates: np.ndarray, labels: np.ndarray) -> pm.Model:
-    """Logistic regression on rows, a few of which are enough."""
+    """Logistic regression on rows."""
     with pm.Model() as model:
         x, y = pm.Data("X", covariates), pm.Data("y", labels)
         intercept = pm.Normal("intercept", 0.0, 5.0)
@@ -93,7 +93,7 @@ def reference(n: int, _: int) -> None:
         f"{sd.max():.3f} | {seconds:.0f} |"
     )
     found = [draws.mean(axis=0), draws.std(axis=0), *near]
-    keep(f"reference {n}", [each.tolist() for each in found])
+    store(f"reference {n}", [each.tolist() for each in found])
 
 
 def line(name, idata, known, seconds) -> str:
@@ -106,7 +106,7 @@ def line(name, idata, known, seconds) -> str:
 
 
 class Killer:
-    """Ends the process of a worker behind so many visits, as a machine that fails."""
+    """Kills the process of a worker after a number of visits, as if a machine failed."""
 
     def __init__(self, client, visits: int) -> None:  # 0 for none
         processes = client.run(os.getpid)
@@ -130,35 +130,35 @@ class Killer:
 
 
 def cluster(n_workers: int):
-    """Workers of one thread each, every one a process."""
+    """Start single-threaded workers in separate processes."""
     from distributed import LocalCluster
 
     return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
 
 
-def keep(part: str, found) -> None:
-    """Keep what a part has found, for the figure and the simulation."""
-    known = kept() | {part: found}
+def store(part: str, found) -> None:
+    """Store the results of a part, for the figure and the simulation."""
+    known = stored() | {part: found}
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(known))
 
 
-def kept() -> dict:
-    """Read what parts have found."""
+def stored() -> dict:
+    """Read the stored results."""
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
 
 
 def compared(name: str, n: int, n_workers: int, **arguments):
-    """Sample on so many workers, and compare with one process and with Laplace."""
+    """Sample on ``n_workers`` workers; compare with one process and with Laplace."""
     from distributed import Client
 
-    known = np.array(kept()[f"reference {n}"])
+    known = np.array(stored()[f"reference {n}"])
     with cluster(n_workers) as local, Client(local) as client:
         idata, seconds = sampled(client, n, compute_convergence_checks=False, **arguments)
     for what, (mean, sd) in (("one process", known[:2]), ("Laplace", known[2:])):
         print(line(f"{name}, against {what}", idata, (mean, sd), seconds), flush=True)
     found = [list(map(float, part)) for part in errors(idata, known[:2])]
-    keep("posterior", kept().get("posterior", {}) | {name.partition(",")[0]: found})
+    store("posterior", stored().get("posterior", {}) | {name.partition(",")[0]: found})
     return idata
 
 
@@ -168,12 +168,12 @@ def posterior(n: int, n_workers: int) -> None:
     print("| run | worst mean, sd | sd ratios | shift of a shard, sd | s |")
     print("|---|---:|---|---:|---:|", flush=True)
     draws = vectors(compared(f"conducive, {n_workers} workers", n, n_workers))
-    known = kept().get(f"draws {n}", {}) | {
+    known = stored().get(f"draws {n}", {}) | {
         str(n_workers): hashlib.sha256(draws.tobytes()).hexdigest()
     }
-    keep(f"draws {n}", known)
+    store(f"draws {n}", known)
     same = len(set(known.values())) == 1
-    print(f"Draws on {', '.join(known)} workers the same, bit for bit: {same}")
+    print(f"Draws on {', '.join(known)} workers bit-identical: {same}")
 
 
 def dsgld(n: int, n_workers: int) -> None:
@@ -182,7 +182,7 @@ def dsgld(n: int, n_workers: int) -> None:
 
 
 def lost(n: int, n_workers: int) -> None:
-    """Kill a worker in the middle, and compare the draws with those of a run without."""
+    """Kill a worker during a run, and compare the draws with those of an undisturbed run."""
     from distributed import Client
 
     fewer = {"draws": 600, "tune": 200, "chains": 2, "compute_convergence_checks": False}
@@ -198,11 +198,11 @@ def lost(n: int, n_workers: int) -> None:
     print(f"\n{n:,} rows: with a worker killed {longer / seconds:.1f} times as long.")
     reloads = int(disturbed["shards"]["reloads"].sum())
     same = np.array_equal(vectors(whole), vectors(disturbed))
-    print(f"Shards loaded again: {reloads}; all draws the same, bit for bit: {same}.")
+    print(f"Shards loaded again: {reloads}; all draws bit-identical: {same}.")
 
 
-def travelling(n: int, n_workers: int) -> None:
-    """Count the bytes that travel for each draw, for more and more rows."""
+def traffic(n: int, n_workers: int) -> None:
+    """Count the bytes per draw that are sent, for increasing numbers of rows."""
     from distributed import Client
 
     print("\n| rows | bytes per draw |\n|---:|---:|")
@@ -214,20 +214,20 @@ def travelling(n: int, n_workers: int) -> None:
             )
             found[rows] = float(idata["shards"].attrs["bytes_per_draw"])
             print(f"| {rows:,} | {found[rows]:,.0f} |", flush=True)
-    keep("bytes", found)
+    store("bytes", found)
 
 
 class Network:
-    """Costs of a network that is only thought of.
+    """Costs of a simulated network.
 
     Parameters
     ----------
     seconds_per_row : float
-        Time of a worker for gradient of a row.
+        Time of a worker for the gradient of a row.
     seconds_per_draw : float
         Time of a worker for a draw.
     bytes_per_visit : float
-        State and draws, there and back.
+        Size of state and draws, in both directions.
     """
 
     latency, bandwidth, handling = 1e-3, 1e8, 5e-3
@@ -241,8 +241,8 @@ class Network:
     def run(self, n_rows, n_workers, n_chains, draws, visit) -> tuple[float, float]:
         """Simulate a run event by event: seconds of all passes, and of all draws.
 
-        Every worker has one shard. Chains wait for shards, and share the client, which handles one
-        message after the other.
+        Every worker has one shard. Chains wait for shards, and share the client, which handles
+        messages sequentially.
         """
         hessian = 30 * 20_000
         passes = 8 * (n_rows / n_workers) + 10 * hessian
@@ -264,7 +264,7 @@ class Network:
 
 
 def simulate(n: int, _: int) -> None:
-    """Extrapolate to larger clusters by a simulated network, with times measured here."""
+    """Extrapolate to larger clusters by a simulated network with measured times."""
     from pymc_geodesic.distributed.shard_actor import Job, ShardActor
 
     few = rows_of(0, 2)
@@ -306,35 +306,34 @@ def simulate(n: int, _: int) -> None:
 
 
 def figure(*_: int) -> None:
-    """Draw what the parts have kept."""
+    """Plot the stored results."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    found = kept()
-    colours = {"conducive": "#1b6ca8", "DSGLD": "#c8553d"}
+    found = stored()
+    colors = {"conducive": "#1b6ca8", "DSGLD": "#c8553d"}
     labels = {"conducive": "conducive gradients", "DSGLD": "without (DSGLD)"}
     drawn, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
     for name, (mean, ratio) in found["posterior"].items():
-        axes[0].plot(np.sort(np.abs(mean)), "o-", ms=3, color=colours[name], label=labels[name])
-        axes[1].plot(np.sort(ratio), "o-", ms=3, color=colours[name], label=labels[name])
+        axes[0].plot(np.sort(np.abs(mean)), "o-", ms=3, color=colors[name], label=labels[name])
+        axes[1].plot(np.sort(ratio), "o-", ms=3, color=colors[name], label=labels[name])
     for axis, title in zip(axes, ("error of the mean, sd", "sd over reference"), strict=False):
         axis.set(yscale="log", xlabel="coefficient, in order", title=title)
-    axes[0].axhline(0.1, color="grey", lw=0.8, ls=":")
-    axes[1].axhline(1.0, color="grey", lw=0.8, ls=":")
+    axes[0].axhline(0.1, color="gray", lw=0.8, ls=":")
+    axes[1].axhline(1.0, color="gray", lw=0.8, ls=":")
     axes[0].legend(frameon=False)
     rows = [int(n) for n in found["bytes"]]
-    axes[2].plot(rows, list(found["bytes"].values()), "o-", color=colours["conducive"])
-    axes[2].set(xscale="log", ylim=(0, None), xlabel="rows", title="bytes that travel per draw")
+    axes[2].plot(rows, list(found["bytes"].values()), "o-", color=colors["conducive"])
+    axes[2].set(xscale="log", ylim=(0, None), xlabel="rows", title="bytes sent per draw")
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
     drawn.savefig(FIGURE, dpi=150)
 
 
 PARTS = {
-    each.__name__: each
-    for each in (reference, posterior, dsgld, lost, travelling, simulate, figure)
+    each.__name__: each for each in (reference, posterior, dsgld, lost, traffic, simulate, figure)
 }
 
 

@@ -1,4 +1,4 @@
-"""Rows like those of HIGGS, in shards as unlike as can be, and their posterior near its mode."""
+"""Simulated rows like those of HIGGS in heterogeneous shards, and their Laplace approximation."""
 
 from pathlib import Path
 
@@ -11,15 +11,15 @@ CHUNK = 200_000
 
 
 def truth() -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients, and the matrix that makes covariates of independent numbers."""
+    """Coefficients, and the matrix that transforms independent variables to covariates."""
     rng = np.random.default_rng(0)
     mixing = np.eye(D) + 0.5 * rng.normal(size=(D, D)) / np.sqrt(D)
     mixing *= np.exp(rng.uniform(-1.0, 1.0, size=D))[:, None]
     return rng.normal(size=D) / np.sqrt(D) / np.linalg.norm(mixing, axis=1), mixing
 
 
-def rows_of(shard: int, n: int, *, unlike: bool = True) -> dict[str, np.ndarray]:
-    """Rows of a shard, made where they are needed."""
+def rows_of(shard: int, n: int, *, heterogeneous: bool = True) -> dict[str, np.ndarray]:
+    """Simulate the rows of a shard."""
     beta, mixing = truth()
     rng = np.random.default_rng([1, shard])
     covariates, labels, found = [], [], 0
@@ -28,7 +28,7 @@ def rows_of(shard: int, n: int, *, unlike: bool = True) -> dict[str, np.ndarray]
         z[:, ::4] = np.exp(0.5 * z[:, ::4]) - 1.0  # momenta are skewed
         x = z @ mixing.T
         y = rng.random(CHUNK) < 1.0 / (1.0 + np.exp(-x @ beta))
-        kept = y == (shard % 2 == 0) if unlike else slice(None)
+        kept = y == (shard % 2 == 0) if heterogeneous else slice(None)
         covariates.append(x[kept].astype(np.float32))
         labels.append(y[kept].astype(np.float32))
         found += len(labels[-1])
@@ -36,13 +36,13 @@ def rows_of(shard: int, n: int, *, unlike: bool = True) -> dict[str, np.ndarray]
 
 
 def files_of(folder: Path, n: int) -> list[dict[str, str]]:
-    """Paths of the rows of all shards, which are written where they are not there yet.
+    """Return paths of the rows of all shards; write missing files.
 
     Parameters
     ----------
     folder : Path
     n : int
-        Rows of all shards together.
+        Total number of rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
     shards = []
@@ -58,7 +58,7 @@ def files_of(folder: Path, n: int) -> list[dict[str, str]]:
 
 
 def all_rows(folder: Path, n: int) -> dict[str, np.ndarray]:
-    """Read all rows to one place."""
+    """Read the rows of all shards."""
     shards = files_of(folder, n)
     rows = {"X": np.empty((n, D), np.float32), "y": np.empty(n, np.float32)}
     size = n // N_SHARDS
@@ -69,7 +69,7 @@ def all_rows(folder: Path, n: int) -> dict[str, np.ndarray]:
 
 
 def laplace(rows: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Mode and widths of the posterior of all rows, by Newton's method in double precision."""
+    """Mode and standard deviations of the posterior by Newton's method in double precision."""
     mode, n = np.zeros(D + 1), len(rows["y"])
     for _ in range(20):
         gradient, precision = -mode / 25.0, np.eye(D + 1) / 25.0

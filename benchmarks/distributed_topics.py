@@ -1,10 +1,10 @@
-"""Topics of documents in shards: perplexity beside one process, workers, lost ones, bytes.
+"""Topics of documents in shards: perplexity, lost workers and network traffic.
 
 ``python -m benchmarks.distributed_topics PART --data FOLDER`` prints a table. ``newsgroups`` has
 three groups of 20 Newsgroups in shards that are shuffled or have one group each; ``wikipedia`` has
-pages in four shards; ``lost`` compares the draws of more workers, and with one killed;
-``travelling`` counts bytes for more and more pages. Runs of a table visit as many documents. See
-`pymc_geodesic.datasets` for the folder.
+pages in four shards; ``lost`` compares the draws of two and four workers, and with one killed;
+``traffic`` counts bytes for increasing numbers of pages. All runs of a table visit the same number
+of documents. See `pymc_geodesic.datasets` for the folder.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from pymc_geodesic.topics import perplexity
 
 ALPHA, BETA = 0.1, 0.01
 BATCH, N_STEPS = 50, 10
-JUDGED = 20
+N_AVERAGED = 20
 """Last draws of a chain whose predictions are averaged."""
 VISITS_BEFORE_LOSS = 30
 
@@ -52,12 +52,12 @@ def in_shards(client, parts: Sequence, few, n_topics: int, **arguments):
     return idata, time.perf_counter() - began
 
 
-def in_one_process(counts, n_topics: int, *, passing: bool):
-    """Sample with all documents in memory, or with blocks of them that pass by."""
+def in_one_process(counts, n_topics: int, *, streamed: bool):
+    """Sample with all documents in memory, or with a stream of blocks."""
     blocks = [counts[i : i + BATCH] for i in range(0, counts.shape[0], BATCH)]
-    rows = {"batches": blocks, "total_size": counts.shape[0]} if passing else {"batch_size": BATCH}
+    rows = {"batches": blocks, "total_size": counts.shape[0]} if streamed else {"batch_size": BATCH}
     began = time.perf_counter()
-    with pg.topics.lda(blocks[0] if passing else counts, n_topics, ALPHA, BETA):
+    with pg.topics.lda(blocks[0] if streamed else counts, n_topics, ALPHA, BETA):
         idata = pm.sample(
             step=pg.SCIR(**rows, **OPTIONS), cores=1, random_seed=1, var_names=["topics"],
             progressbar=False, compute_convergence_checks=False, **LENGTHS,
@@ -66,19 +66,19 @@ def in_one_process(counts, n_topics: int, *, passing: bool):
 
 
 def line(name: str, idata, seconds: float, tested) -> str:
-    """Perplexity of each chain, and what the shards say of each other."""
-    topics = idata.posterior["topics"].values[:, -JUDGED:]
+    """Return a row of the table: perplexities, heterogeneity and traffic."""
+    topics = idata.posterior["topics"].values[:, -N_AVERAGED:]
     found = [perplexity(chain, *tested, alpha=ALPHA, random_seed=1) for chain in topics]
-    told = ("", "", "")
+    cells = ("", "", "")
     if "shards" in idata.children:
         report = idata["shards"]
-        told = (
+        cells = (
             f"{float(report['shift'].max()):.1f}",
             f"{100 * report.attrs['variance_inflation']:.1f} %",
             f"{report.attrs['bytes_per_draw']:,.0f}",
         )
     values = " and ".join(f"{value:.0f}" for value in found)
-    return f"| {name} | {values} | {' | '.join(told)} | {seconds:.0f} |"
+    return f"| {name} | {values} | {' | '.join(cells)} | {seconds:.0f} |"
 
 
 HEADER = """| run | perplexity of two chains | largest shift, sd | widening | bytes per draw | s |
@@ -97,8 +97,8 @@ def newsgroups(data: str | None) -> None:
     mixed = [counts[i::3] for i in range(3)]
     alone = [counts[np.flatnonzero(titles == title)] for title in np.unique(titles)]
     print(f"{counts.shape[0]} texts, {n_topics} topics\n\n{HEADER}", flush=True)
-    for passing, name in ((False, "one process, in memory"), (True, "one process, passing by")):
-        print(line(name, *in_one_process(counts, n_topics, passing=passing), tested), flush=True)
+    for streamed, name in ((False, "one process, in memory"), (True, "one process, streamed")):
+        print(line(name, *in_one_process(counts, n_topics, streamed=streamed), tested), flush=True)
     with cluster(2) as workers, Client(workers) as client:
         for parts, name, visit in (
             (mixed, "three shards, shuffled", 1),
@@ -110,7 +110,7 @@ def newsgroups(data: str | None) -> None:
 
 
 def files_of(counts, n_shards: int, folder: Path) -> list[Path]:
-    """Write matrices that workers read."""
+    """Write the matrices of the shards."""
     paths = [folder / f"counts{i}.npz" for i in range(n_shards)]
     for i, path in enumerate(paths):
         sparse.save_npz(path, counts[i::n_shards])
@@ -124,15 +124,15 @@ def wikipedia(data: str | None) -> None:
     corpus, n_topics = load_wikipedia(data), 50
     counts, tested = corpus.train[:20_000], (corpus.observed, corpus.held_out)
     print(f"{counts.shape[0]} pages, {n_topics} topics\n\n{HEADER}", flush=True)
-    run = in_one_process(counts, n_topics, passing=True)
-    print(line("one process, passing by", *run, tested), flush=True)
+    run = in_one_process(counts, n_topics, streamed=True)
+    print(line("one process, streamed", *run, tested), flush=True)
     with cluster(2) as workers, Client(workers) as client, tempfile.TemporaryDirectory() as folder:
         run = in_shards(client, files_of(counts, 4, Path(folder)), counts[:2], n_topics)
         print(line("four shards, 2 workers", *run, tested), flush=True)
 
 
 def lost(data: str | None) -> None:
-    """Compare all draws of 2 and of 4 workers, and of 2 of which one is killed."""
+    """Compare the draws of 2 workers, of 4 workers, and of 2 workers one of which is killed."""
     from distributed import Client
 
     counts, draws = load_wikipedia(data).train[:5000], []
@@ -151,11 +151,11 @@ def lost(data: str | None) -> None:
             )
             draws.append(idata.posterior["topics"].values)
     same = all(np.array_equal(draws[0], others) for others in draws[1:])
-    print(f"All draws the same, bit for bit: {same}.")
+    print(f"All draws bit-identical: {same}.")
 
 
-def travelling(data: str | None) -> None:
-    """Count the bytes that travel for each draw, for more and more pages."""
+def traffic(data: str | None) -> None:
+    """Count the bytes per draw that are sent, for increasing numbers of pages."""
     from distributed import Client
 
     every = load_wikipedia(data).train
@@ -168,7 +168,7 @@ def travelling(data: str | None) -> None:
             print(f"| {n:,} | {idata['shards'].attrs['bytes_per_draw']:,.0f} |", flush=True)
 
 
-PARTS = {each.__name__: each for each in (newsgroups, wikipedia, lost, travelling)}
+PARTS = {each.__name__: each for each in (newsgroups, wikipedia, lost, traffic)}
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ class Case:
     event : tuple of int
         Shape of one draw.
     has_labels : bool
-        Whether the draws are labels, so that only observed variables are of use.
+        Whether the draws are labels, which are only observed.
     has_parameters : bool
         Whether the distribution has parameters to infer.
     is_of_rows : bool
@@ -190,7 +190,7 @@ CASES: dict[str, Case] = {
         is_of_rows=True,
     ),
 }
-"""By the name of the distribution."""
+"""Cases by the name of the distribution."""
 
 
 def _transformed(name: str, base: str, transform: Any) -> Case:
@@ -218,7 +218,7 @@ TRANSFORMS: dict[str, Case] = {
         (3,),
     ),
 }
-"""By the name of the transform."""
+"""Cases by the name of the transform."""
 
 ROWS = CASES | TRANSFORMS
 

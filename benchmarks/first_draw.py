@@ -1,14 +1,14 @@
-"""Time from the start of a process to its first draw, beside NUTS on the same model.
+"""Time from the start of a process to its first draw, compared with NUTS.
 
     python -m benchmarks.first_draw [--rounds 3]
 
-Cold is with empty compilation caches, as after installation; warm is every later process. The
-model is the Bayesian SVM with 10,000 rows, where NUTS needs little time for the draw itself, and
-for SGGMC also with a million rows, which are shuffled first.
+*Cold* runs have empty compilation caches, as after installation; *warm* runs are later processes.
+The model is the Bayesian SVM with 10,000 rows, where NUTS needs little time for the draw itself,
+and for SGGMC also with a million rows, which are shuffled first.
 
-A second table has the processor time of whole process trees with all caches empty, two chains in
-two processes, up to the first draws: the quick start of the README, a support vector machine, and
-the topic model of ``make demo``, with and without reading its documents from what is installed.
+A second table has the processor time of process trees up to the first draws, with empty caches and
+two chains in two processes: the quick start of the README, a support vector machine, and the topic
+model of ``make demo``, with and without reading its documents from installed packages.
 
     python -m benchmarks.first_draw --only-cold [--cases vmf svm topics]
 """
@@ -115,7 +115,7 @@ def seconds_to_first_draw(sampler: str, n_rows: int, caches: str) -> float:
 
 
 def processor_seconds(case: str) -> float:
-    """User and system time of a process and of all that it starts, with every cache empty."""
+    """User and system time of a process and its children, with empty caches."""
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "HOME": folder,
@@ -137,7 +137,7 @@ def processor_seconds(case: str) -> float:
 
 
 def cold_table(cases: Sequence[str]) -> list[str]:
-    """Processor time of each case, one line as soon as it is known."""
+    """Return the table of processor times; print each row when it is measured."""
     lines = ["| caches empty, two chains | processor time, s |", "|---|---:|"]
     print("\n".join(lines), flush=True)
     for case in cases:

@@ -1,7 +1,7 @@
 """Models of PyMC's example gallery and of PyMC-Marketing, as their pages describe them.
 
-No model has a container, an index or a dimension that its page does not have. The data have the
-shape of the originals and are simulated, except where a docstring says otherwise.
+Containers, indices and dimensions are those of the original pages. The data have the shapes of the
+originals and are simulated, unless a docstring states otherwise.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ class GalleryModel:
     build : callable
         Number of rows → model.
     n_rows : tuple of int
-        Of the original, and perhaps a larger one.
+        Number of rows of the original, and optionally a larger number.
     batch_size : int
-        Of a call with minibatches.
+        Batch size of a call with minibatches.
     is_divisible : bool
         Whether its rows can be divided into minibatches; otherwise the call must raise an error.
+    is_hierarchy : bool
+        Whether it has effects of groups, for which the documentation recommends `GMC` with any
+        number of rows.
     compared : sequence of str
         Variables that are compared; all free variables by default.
     """
@@ -46,6 +49,7 @@ class GalleryModel:
     n_rows: tuple[int, ...]
     batch_size: int = 500
     is_divisible: bool = True
+    is_hierarchy: bool = False
     compared: Sequence[str] = field(default=())
 
 
@@ -122,7 +126,7 @@ def poll(n_rows: int) -> pm.Model:
 
 
 def _customers(n_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Simulate repeated purchases: their number, the time of the last one, and the end."""
+    """Simulate repeated purchases: number, time of the last, and end of observation."""
     rng = _rng()
     T = rng.uniform(27.0, 39.0, n_rows)
     rate = rng.gamma(0.55, 1.0 / 10.6, n_rows)
@@ -433,7 +437,11 @@ def two_groups(n_rows: int) -> pm.Model:
 
 def stochastic_volatility(n_rows: int) -> pm.Model:
     """Model returns of a stock whose volatility is a random walk."""
-    returns = 0.01 * _rng().standard_t(4.0, size=n_rows)
+    rng = _rng()
+    log_volatility = np.zeros(n_rows)
+    for i in range(1, n_rows):
+        log_volatility[i] = 0.99 * log_volatility[i - 1] + 0.1 * rng.normal()
+    returns = 0.008 * np.exp(log_volatility) * rng.standard_t(10.0, size=n_rows)
     with pm.Model(coords={"time": range(n_rows)}) as model:
         step_size = pm.Exponential("step_size", 10.0)
         volatility = pm.GaussianRandomWalk(
@@ -468,9 +476,11 @@ def missing_values(n_rows: int) -> pm.Model:
 
 
 MODELS: tuple[GalleryModel, ...] = (
-    GalleryModel("radon, varying intercepts and slopes", radon, (919, 100_000)),
+    GalleryModel("radon, varying intercepts and slopes", radon, (919, 100_000), is_hierarchy=True),
     GalleryModel("rugby, two index arrays", rugby, (60,), 20),
-    GalleryModel("poll, binomial with four index arrays", poll, (5_000, 100_000)),
+    GalleryModel(
+        "poll, binomial with four index arrays", poll, (5_000, 100_000), is_hierarchy=True
+    ),
     GalleryModel("BG/NBD, a potential", bg_nbd_potential, (2_357,)),
     GalleryModel("BG/NBD, a distribution", bg_nbd, (2_357, 100_000)),
     GalleryModel("media mix with adstock", media_mix, (179,), 50, is_divisible=False),
@@ -485,7 +495,7 @@ MODELS: tuple[GalleryModel, ...] = (
     GalleryModel("Gaussian mixture", mixture, (1_000, 100_000)),
     GalleryModel("item response, fouls", item_response, (46_861,)),
     GalleryModel("cherry blossoms, splines", spline, (827, 100_000)),
-    GalleryModel("InstEval, crossed effects", lectures, (73_421,)),
+    GalleryModel("InstEval, crossed effects", lectures, (10_000, 73_421), is_hierarchy=True),
     GalleryModel("BEST, two groups", two_groups, (47,), 10, is_divisible=False),
     GalleryModel("stochastic volatility", stochastic_volatility, (2_906,), is_divisible=False),
     GalleryModel("Gaussian process", gaussian_process, (100,), 20, is_divisible=False),

@@ -1,8 +1,8 @@
 """Regressions with many rows, as PyMC models and as plain NumPy, for Laplace approximations.
 
 Twenty-eight covariates of scales from 0.01 to 100, correlated so that the condition number of their
-correlations is about 800, or the rows of HIGGS, repeated and jittered by a hundredth of their
-standard deviations to any number.
+correlations is about 800, or the rows of HIGGS, repeated and jittered by 0.01 of their
+standard deviations, in any number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pymc_geodesic.datasets.folder import read_arrays
 
 D, CONDITION, DEGREES = 28, 800.0, 4.0
 AT_ONCE = 50_000
-"""Rows of which intermediate results are held at a time."""
+"""Rows of which intermediate results are in memory at a time."""
 
 Curve = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
 """Linear predictors and outcomes → log-likelihood of each row, first and second derivative."""
@@ -156,7 +156,7 @@ def model_of(problem: str, rows: Rows) -> pm.Model:
 
 
 def sums(problem: str, rows: Rows, b: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-    """Log-posterior at a place, gradient and Hessian."""
+    """Log-posterior, gradient and Hessian at a point."""
     curve = family_of(problem).curve
     assert curve is not None
     precision = (rows.scales / 10.0) ** 2
@@ -172,7 +172,7 @@ def sums(problem: str, rows: Rows, b: np.ndarray) -> tuple[float, np.ndarray, np
 
 
 def laplace(problem: str, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Mode, by Newton's method with shorter steps where it climbs none, and minus the Hessian."""
+    """Mode, by Newton's method with step halving, and minus the Hessian."""
     b = np.zeros(rows.X.shape[1])
     value, gradient, hessian = sums(problem, rows, b)
     for _ in range(50):
@@ -201,26 +201,26 @@ def importance(
     Returns
     -------
     mean : ndarray
-        Of whitened coordinates: how far the Laplace approximation errs, in its own sds.
+        Error of the Laplace approximation of the mean, in its standard deviations.
     sd : ndarray
-        Corrected sd over that of the approximation, the noise of the draws themselves divided out.
+        Ratio of the corrected sd to that of the approximation, without the noise of the draws.
     efficiency : float
-        Effective part of the draws.
+        Effective sample size divided by the number of draws.
     """
     rng = np.random.default_rng(2)
     root = np.linalg.cholesky(np.linalg.inv(precision))
     z = rng.standard_normal((n_pairs, len(mode)))
     z = np.concatenate([z, -z])
-    places = (mode + z @ root.T).T
+    points = (mode + z @ root.T).T
     curve = family_of(problem).curve
     assert curve is not None
-    logs = 0.5 * np.sum(z**2, axis=1) - 0.5 * ((rows.scales / 10.0) ** 2) @ places**2
+    logs = 0.5 * np.sum(z**2, axis=1) - 0.5 * ((rows.scales / 10.0) ** 2) @ points**2
     for first in range(0, len(rows.y), AT_ONCE // 10):
         part = slice(first, first + AT_ONCE // 10)
-        logs += curve(rows.X[part].astype(float) @ places, rows.y[part, np.newaxis])[0].sum(axis=0)
+        logs += curve(rows.X[part].astype(float) @ points, rows.y[part, np.newaxis])[0].sum(axis=0)
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     in_units = z @ root.T / np.sqrt(np.sum(root**2, axis=1))
     mean = weights @ in_units
-    spread = np.sqrt(weights @ in_units**2 - mean**2) / np.sqrt(np.mean(in_units**2, axis=0))
-    return mean, spread, float(1.0 / np.sum(weights**2) / len(weights))
+    sd_ratio = np.sqrt(weights @ in_units**2 - mean**2) / np.sqrt(np.mean(in_units**2, axis=0))
+    return mean, sd_ratio, float(1.0 / np.sum(weights**2) / len(weights))

@@ -1,9 +1,9 @@
-"""What an expert would write for one problem alone: plain Numba, analytic gradient, no generality.
+"""Hand-written Numba kernels for single problems, with analytic gradients.
 
 The integrator is that of `pymc_geodesic.kernels.sggmc` (geodesic, exact Ornstein-Uhlenbeck kick,
 geodesic), the rows are the same consecutive blocks, normal variates come from NumPy's generator.
-The support vector machine was tried with a branch per row and with one pass of BLAS per product
-too; what stands here was the fastest of them.
+For the support vector machine this version was faster than a branch per row and than one BLAS call
+per product.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def svm(rng, arrays, starts, batch_size, w, v, step_size, friction):
     n_rows, d = X.shape
     scale = n_rows / batch_size
     decay = np.exp(-friction * step_size)
-    push = 0.5 * step_size * (1.0 + decay)
+    scale = 0.5 * step_size * (1.0 + decay)
     noise = np.sqrt(1.0 - decay * decay)
     gradient = np.empty(d)
     for j in range(d):
@@ -42,7 +42,7 @@ def svm(rng, arrays, starts, batch_size, w, v, step_size, friction):
             for j in range(d):
                 gradient[j] += factor * X[i, j]
         for j in range(d):
-            v[j] = decay * v[j] + push * gradient[j] + noise * rng.standard_normal()
+            v[j] = decay * v[j] + scale * gradient[j] + noise * rng.standard_normal()
             w[j] += step_size * v[j]
     for j in range(d):
         w[j] -= 0.5 * step_size * v[j]
@@ -92,10 +92,10 @@ def follow_great_circle(x, v, time):
 
 
 @njit(**FAST)
-def kick(rng, x, v, gradient, decay, push, noise):
+def kick(rng, x, v, gradient, decay, scale, noise):
     radial = 0.0
     for i in range(x.size):
-        v[i] = decay * v[i] + push * gradient[i] + noise * rng.standard_normal()
+        v[i] = decay * v[i] + scale * gradient[i] + noise * rng.standard_normal()
         radial += x[i] * v[i]
     for i in range(x.size):
         v[i] -= radial * x[i]
@@ -106,7 +106,7 @@ def topics(rng, arrays, starts, batch_size, beta, v, step_size, friction):
     theta, V = arrays
     scale = TOPIC_CONCENTRATION * theta.shape[0] / batch_size
     decay = np.exp(-friction * step_size)
-    push = 0.5 * step_size * (1.0 + decay)
+    scale = 0.5 * step_size * (1.0 + decay)
     noise = np.sqrt(1.0 - decay * decay)
     n_topics, n_words = beta.shape
     mean = np.empty((batch_size, n_words))
@@ -129,7 +129,7 @@ def topics(rng, arrays, starts, batch_size, beta, v, step_size, friction):
                 mean[d, i] = along * V[start + d, i] - back * mean[d, i]
         np.dot(weights.T, mean, gradient)
         for k in range(n_topics):
-            kick(rng, beta[k], v[k], gradient[k], decay, push, noise)
+            kick(rng, beta[k], v[k], gradient[k], decay, scale, noise)
             follow_great_circle(beta[k], v[k], step_size)
     for k in range(n_topics):
         follow_great_circle(beta[k], v[k], -0.5 * step_size)
@@ -138,7 +138,7 @@ def topics(rng, arrays, starts, batch_size, beta, v, step_size, friction):
 @njit(**FAST)
 def circle(rng, arrays, starts, batch_size, x, v, step_size, friction):
     decay = np.exp(-friction * step_size)
-    push = 0.5 * step_size * (1.0 + decay)
+    scale = 0.5 * step_size * (1.0 + decay)
     noise = np.sqrt(1.0 - decay * decay)
     gradient = np.empty(2)
     follow_great_circle(x, v, 0.5 * step_size)
@@ -153,7 +153,7 @@ def circle(rng, arrays, starts, batch_size, x, v, step_size, friction):
                 gradient[i] += weight * CIRCLE_CONCENTRATION * CIRCLE_DIRECTIONS[m, i]
         for i in range(2):
             gradient[i] /= total
-        kick(rng, x, v, gradient, decay, push, noise)
+        kick(rng, x, v, gradient, decay, scale, noise)
         follow_great_circle(x, v, step_size)
     follow_great_circle(x, v, -0.5 * step_size)
 

@@ -1,12 +1,12 @@
-"""Hierarchical models with default settings: right draws, or a warning.
+"""Hierarchical models with default settings: correct draws, or a warning.
 
 ``python -m benchmarks.hierarchies`` samples a logistic regression with 1,000 groups, Neal's funnel,
-and the 73,421 ratings of lectures in lme4's InstEval with some 4,100 crossed effects, each centred
-and not, and compares with NUTS (nutpie), or with the closed form. A line is *right* if every mean
-is within 0.1 standard deviations and every standard deviation within 5 %, up to 3.5 Monte Carlo
-standard errors of both runs, and there are 100 effective draws of everything; else it must have
-been warned of. *advised* is a warning that names a scale and the other way to write the model. The
-last line is all of it as JSON.
+and the 73,421 ratings of lectures in lme4's InstEval with some 4,100 crossed effects, each centered
+and non-centered, and compares with NUTS (nutpie), or with the closed form. A run is *right* if
+every mean is within 0.1 standard deviations and every standard deviation within 5 %, up to 3.5
+Monte Carlo standard errors of both runs, and all effective sample sizes are at least 100; otherwise
+there must be a warning. *advised* means a warning that names a scale and the other parametrization.
+The last line is all results as JSON.
 
 Draws of the reference are kept in a folder for temporary files, see ``--cache``.
 """
@@ -33,7 +33,7 @@ from pymc_geodesic.datasets.folder import read_arrays
 N_GROUPS, ROWS_PER_GROUP = 1000, 20
 BATCH_SIZE = 500
 CHAINS, TUNE, DRAWS = 2, 1000, 1000
-MEAN_BOUND, SD_BOUND, ERRORS, LEAST_ESS = 0.1, 0.05, 3.5, 100.0
+MEAN_BOUND, SD_BOUND, ERRORS, MIN_ESS = 0.1, 0.05, 3.5, 100.0
 
 SAMPLERS: dict[str, Callable[..., Any]] = {
     "GMC": pg.GMC,
@@ -48,7 +48,7 @@ Draws = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A model with what is compared.
+    """A model and the compared quantities.
 
     Attributes
     ----------
@@ -57,10 +57,10 @@ class Hierarchy:
     rows : list of str
         Data containers with a row per observation.
     quantities : callable
-        Draws of the variables by name, shape (chains, draws, ...), to those of what is compared,
-        which are the same for both parametrisations.
+        Function from draws of the variables by name, shape (chains, draws, ...), to draws of the
+        compared quantities, which are the same for both parametrizations.
     exact : dict of str to (mean, sd)
-        Where they are known; NUTS is the reference else.
+        Exact moments if they are known; otherwise NUTS is the reference.
     """
 
     name: str
@@ -70,11 +70,11 @@ class Hierarchy:
     exact: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
-def effects(name: str, size: int, spread: Any, *, centred: bool) -> Any:
-    """Effects of groups, written as they are or as a product with their scale."""
-    if centred:
-        return pm.Normal(name, 0.0, spread, shape=size)
-    return spread * pm.Normal(f"{name}_z", 0.0, 1.0, shape=size)
+def effects(name: str, size: int, scale: Any, *, centered: bool) -> Any:
+    """Effects of groups, centered or non-centered."""
+    if centered:
+        return pm.Normal(name, 0.0, scale, shape=size)
+    return scale * pm.Normal(f"{name}_z", 0.0, 1.0, shape=size)
 
 
 def effects_of(draws: Draws, name: str) -> np.ndarray:
@@ -94,14 +94,14 @@ def group_rows(seed: int = 1) -> dict[str, np.ndarray]:
     return {"group": group, "x": x, "y": y}
 
 
-def logistic(*, centred: bool) -> Hierarchy:
+def logistic(*, centered: bool) -> Hierarchy:
     """Logistic regression with an effect of every group."""
     rows = group_rows()
     with pm.Model() as model:
         group, x, y = (pm.Data(name, rows[name]) for name in ("group", "x", "y"))
         mu, beta = pm.Normal("mu", 0.0, 5.0), pm.Normal("beta", 0.0, 5.0)
-        spread = pm.HalfNormal("group_effect_sd", 2.0)
-        effect = effects("group_effect", N_GROUPS, spread, centred=centred)
+        scale = pm.HalfNormal("group_effect_sd", 2.0)
+        effect = effects("group_effect", N_GROUPS, scale, centered=centered)
         pm.Bernoulli("outcome", logit_p=mu + beta * x + effect[group], observed=y)
 
     def quantities(draws: Draws) -> dict[str, np.ndarray]:
@@ -112,20 +112,20 @@ def logistic(*, centred: bool) -> Hierarchy:
             "effects": effects_of(draws, "group_effect"),
         }
 
-    name = f"logistic, 1,000 groups, {'centred' if centred else 'non-centred'}"
+    name = f"logistic, 1,000 groups, {'centered' if centered else 'non-centered'}"
     return Hierarchy(name, model, ["group", "x", "y"], quantities)
 
 
-def funnel(*, centred: bool) -> Hierarchy:
+def funnel(*, centered: bool) -> Hierarchy:
     """Neal's funnel, v ~ N(0, 3) and nine x ~ N(0, exp(v/2)), without data."""
     with pm.Model() as model:
         v = pm.Normal("v", 0.0, 3.0)
-        effects("x", 9, pm.math.exp(0.5 * v), centred=centred)
-    name = f"funnel, {'centred' if centred else 'non-centred'}"
+        effects("x", 9, pm.math.exp(0.5 * v), centered=centered)
+    name = f"funnel, {'centered' if centered else 'non-centered'}"
     return Hierarchy(name, model, [], lambda draws: {"log sd": draws["v"]}, {"log sd": (0.0, 3.0)})
 
 
-def ratings(*, centred: bool, folder: str | None = None) -> Hierarchy:
+def ratings(*, centered: bool, folder: str | None = None) -> Hierarchy:
     """Ratings of lectures, crossed effects of students, lecturers and departments.
 
     Raises
@@ -142,9 +142,9 @@ def ratings(*, centred: bool, folder: str | None = None) -> Hierarchy:
         y = pm.Data("y", arrays["y"].astype(float))
         mean = pm.Normal("mu", 3.0, 2.0) + pm.Normal("beta", 0.0, 1.0) * service
         for name, code in codes.items():
-            spread = pm.HalfNormal(f"{name}_effect_sd", 1.0)
+            scale = pm.HalfNormal(f"{name}_effect_sd", 1.0)
             size = int(arrays[name].max()) + 1
-            mean += effects(f"{name}_effect", size, spread, centred=centred)[code]
+            mean += effects(f"{name}_effect", size, scale, centered=centered)[code]
         pm.Normal("outcome", mean, pm.HalfNormal("sigma", 2.0), observed=y)
 
     def quantities(draws: Draws) -> dict[str, np.ndarray]:
@@ -157,16 +157,16 @@ def ratings(*, centred: bool, folder: str | None = None) -> Hierarchy:
             **{f"effects {name}": effects_of(draws, f"{name}_effect") for name in codes},
         }
 
-    name = f"ratings, {'centred' if centred else 'non-centred'}"
+    name = f"ratings, {'centered' if centered else 'non-centered'}"
     return Hierarchy(name, model, [*codes, "service", "y"], quantities)
 
 
 CASES: dict[str, Callable[[], Hierarchy]] = {
-    f"{kind}-{'centred' if centred else 'noncentred'}": (
-        lambda make=make, centred=centred: make(centred=centred)
+    f"{kind}-{'centered' if centered else 'noncentered'}": (
+        lambda make=make, centered=centered: make(centered=centered)
     )
     for kind, make in (("logistic", logistic), ("funnel", funnel), ("ratings", ratings))
-    for centred in (True, False)
+    for centered in (True, False)
 }
 
 
@@ -176,16 +176,16 @@ def flattened(values: np.ndarray) -> np.ndarray:
 
 
 def summary(quantities: Draws) -> dict[str, np.ndarray]:
-    """Mean, sd, and the effective sizes of both, for every number of every quantity."""
+    """Mean, sd, and the effective sizes of both, for every coordinate of every quantity."""
     found = {}
     for name, values in quantities.items():
         draws = flattened(values)
-        n = min(draws.shape[2], 200)  # the sizes of some stand for all
+        n = min(draws.shape[2], 200)  # of a subset of coordinates, for speed
         some = np.linspace(0, draws.shape[2] - 1, n).astype(int)
-        centred = draws[..., some] - draws[..., some].mean(axis=(0, 1))
+        centered = draws[..., some] - draws[..., some].mean(axis=(0, 1))
         sizes = [
             np.min([np.min(az.ess(v[..., i], method="mean")) for i in range(n)])
-            for v in (centred, centred**2)
+            for v in (centered, centered**2)
         ]
         found[name] = np.array(
             [
@@ -199,10 +199,10 @@ def summary(quantities: Draws) -> dict[str, np.ndarray]:
 
 
 def reference(kind: str, cache: Path, *, draws: int) -> dict[str, np.ndarray]:
-    """Summary of the draws of NUTS, from the cache if it is there."""
+    """Summary of the draws of NUTS, from the cache if it exists."""
     path = cache / f"hierarchies-{kind}-{draws}.npz"
     if not path.exists():
-        hierarchy = CASES[f"{kind}-{'noncentred' if kind == 'funnel' else 'centred'}"]()
+        hierarchy = CASES[f"{kind}-{'noncentered' if kind == 'funnel' else 'centered'}"]()
         with hierarchy.model:
             idata = pm.sample(
                 draws=draws,
@@ -225,13 +225,13 @@ def pooled(idata: Any) -> dict[str, np.ndarray]:
 
 
 def compare(found: Draws, known: Draws) -> dict[str, dict[str, float]]:
-    """Errors of each quantity, of the number where it is worst.
+    """Errors of each quantity, at its worst coordinate.
 
     Returns
     -------
     dict of str to dict
-        ``mean``: error in sds; ``sd``: ratio; ``mean_beyond``, ``sd_beyond``: what is left of their
-        distances when Monte Carlo errors are taken off; ``ess``.
+        ``mean``: error in sds; ``sd``: ratio; ``mean_beyond``, ``sd_beyond``: their
+        distances minus Monte Carlo errors; ``ess``.
     """
     errors = {}
     for name, (mean, sd, size, size_of_squares) in known.items():
@@ -251,14 +251,14 @@ def compare(found: Draws, known: Draws) -> dict[str, dict[str, float]]:
 
 
 def failures(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Quantities outside the bounds, as far as Monte Carlo errors allow to say, with what is so."""
+    """Return descriptions of quantities outside the bounds, allowing for Monte Carlo errors."""
     failed = []
     for name, e in errors.items():
         if e["mean_beyond"] > MEAN_BOUND:
             failed.append(f"mean of {name}")
         if e["sd_beyond"] > np.log1p(SD_BOUND):
             failed.append(f"sd of {name} ({e['sd']:.2f})")
-        if e["ess"] < LEAST_ESS:
+        if e["ess"] < MIN_ESS:
             failed.append(f"ESS of {name} ({e['ess']:.0f})")
     return failed
 
@@ -284,9 +284,9 @@ def measure(
                 progressbar=False,
             )
         except pm.exceptions.SamplingError as error:
-            return result | {"error": str(error), "right": False, "told": True, "warnings": []}
+            return result | {"error": str(error), "right": False, "warned": True, "warnings": []}
     seconds = time.perf_counter() - began
-    told = [m for m in caught.messages if not m.startswith(GENERAL_ADVICE)]
+    messages = [m for m in caught.messages if not m.startswith(GENERAL_ADVICE)]
     quantities = hierarchy.quantities(pooled(idata))
     errors = compare(summary(quantities), known)
     rhats = {
@@ -301,9 +301,9 @@ def measure(
         "rhat": rhats,
         "failures": failures(errors),
         "right": not failures(errors),
-        "told": bool(told),
-        "advised": any("non-centered" in message for message in told),
-        "warnings": told,
+        "warned": bool(messages),
+        "advised": any("non-centered" in message for message in messages),
+        "warnings": messages,
         "step_size": float(stats["step_size"].values[:, -1].mean()),
         "n_grad": float(stats["n_grad"].values.mean()),
         "noise_ratio": float(stats["noise_ratio"].mean()) if "noise_ratio" in stats else 1.0,
@@ -313,12 +313,14 @@ def measure(
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """Rows of the table: one for the run, and what was said below it."""
+    """Rows of the table: one for the run, followed by its warnings."""
     head = f"| {result['model']} | {result['sampler']} |"
     if "error" in result:
         return [f"{head} stopped: {result['error'].splitlines()[0]} |"]
     errors, rhat = result["errors"], result["rhat"]
-    verdict = "right" if result["right"] else "wrong, told" if result["told"] else "WRONG, SILENT"
+    verdict = (
+        "right" if result["right"] else "wrong, warned" if result["warned"] else "WRONG, SILENT"
+    )
     verdict += ", advised" if result["advised"] else ""
     verdict += "".join(f"; {failure}" for failure in result["failures"])
     scale = max(
@@ -343,7 +345,7 @@ HEAD = (
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--samplers", nargs="+", choices=list(SAMPLERS), default=list(SAMPLERS))

@@ -1,4 +1,4 @@
-"""Time to import the package in a fresh process, beside PyMC.
+"""Time to import the package in a fresh process, compared with PyMC.
 
     python -m benchmarks.import_time [--rounds 7]
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from statistics import median
 
-from benchmarks.timing import take_turns
+from benchmarks.timing import measure_alternately
 
 IMPORTS = {
     "import pymc": "import pymc",
@@ -31,11 +31,11 @@ def main() -> list[str]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     rounds = parser.parse_args().rounds
-    contestants = {
+    functions = {
         name: lambda statement=statement: processor_time_of(statement)
         for name, statement in IMPORTS.items()
     }
-    times = take_turns(contestants, rounds)
+    times = measure_alternately(functions, rounds)
     base = median(times["import pymc"])
     lines = ["| statement | processor time, s | beyond `import pymc` |", "|---|---:|---:|"]
     for name in IMPORTS:

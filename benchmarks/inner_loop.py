@@ -1,12 +1,12 @@
-"""Time of one inner step: our SGGMC kernel against the gradient alone, hand kernels and peers.
+"""Time of one inner step: SGGMC, its gradient alone, hand-written kernels and other libraries.
 
     python -m benchmarks.inner_loop [--rounds 21] [--skip-peers]
 
-Every contestant has one core, they take turns, and a ratio is the median over the rounds of the
-ratios within a round: slow moments of the machine hit all of them.
+All run alternately on one core, and a ratio is the median over the rounds of the ratios within a
+round, so that other load on the machine affects all of them.
 """
 
-from benchmarks.timing import ratio, take_turns, use_one_core
+from benchmarks.timing import measure_alternately, ratio, use_one_core
 
 use_one_core()
 
@@ -25,7 +25,7 @@ from benchmarks.problems import Problem
 from pymc_geodesic import SGGMC
 from pymc_geodesic.runtime.gradient_functions import evaluate
 
-Contestant = Callable[[], float]
+TimedRun = Callable[[], float]
 
 CASES: list[tuple[str, tuple, int]] = [
     ("svm", (1_000_000, 100), 5_000),
@@ -33,7 +33,7 @@ CASES: list[tuple[str, tuple, int]] = [
     ("topics", (), 100),
     ("circle", (), 50_000),
 ]
-"""Function of `benchmarks.problems`, its arguments, steps of one turn."""
+"""Function of `benchmarks.problems`, its arguments, and steps per round."""
 
 
 @njit
@@ -42,7 +42,7 @@ def evaluate_all(field, context, arguments, position, gradient):
         evaluate(field, position, argument, context, gradient)
 
 
-def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
+def ours(step: SGGMC, n_steps: int, total: int) -> TimedRun:
     """Time the kernel as the step method calls it, ``n_steps`` inner steps per draw."""
     run = kernel_of(step)
 
@@ -55,7 +55,7 @@ def ours(step: SGGMC, n_steps: int, total: int) -> Contestant:
     return timed
 
 
-def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
+def gradient_alone(step: SGGMC, n_steps: int, total: int) -> TimedRun:
     """Time the compiled gradient in a compiled loop."""
     field = step.estimator.logp_grad
     position, gradient = step.sampler.position.copy(), np.empty(step.product.size)
@@ -70,7 +70,7 @@ def gradient_alone(step: SGGMC, n_steps: int, total: int) -> Contestant:
     return timed
 
 
-def by_hand(problem: Problem, step: SGGMC, n_steps: int, total: int) -> Contestant:
+def by_hand(problem: Problem, step: SGGMC, n_steps: int, total: int) -> TimedRun:
     """Time the hand-written kernel on the same blocks of rows."""
     kernel = hand_kernels.KERNELS[problem.kind]
     source = step.estimator.source
@@ -92,31 +92,31 @@ def by_hand(problem: Problem, step: SGGMC, n_steps: int, total: int) -> Contesta
     return timed
 
 
-def contest(
+def compare(
     name: str, arguments: tuple, total: int, rounds: int, peers: PeerProcess | None
 ) -> list[str]:
     """Run one problem and return its lines of the table."""
     problem = getattr(problems, name)(*arguments)
     step = make_step(problem, n_steps=10)
-    contestants: dict[str, Contestant] = {}
+    runs: dict[str, TimedRun] = {}
     for n_steps in (10, 100):
-        contestants[f"ours, L={n_steps}"] = ours(step, n_steps, total)
-        contestants[f"hand, L={n_steps}"] = by_hand(problem, step, n_steps, total)
-        contestants[f"gradient, L={n_steps}"] = gradient_alone(step, n_steps, total)
-    contestants["BlackJAX SGNHT"] = blackjax_sgnht.contestant(problem, total)
+        runs[f"ours, L={n_steps}"] = ours(step, n_steps, total)
+        runs[f"hand, L={n_steps}"] = by_hand(problem, step, n_steps, total)
+        runs[f"gradient, L={n_steps}"] = gradient_alone(step, n_steps, total)
+    runs["BlackJAX SGNHT"] = blackjax_sgnht.make_timed_run(problem, total)
     if problem.arrays:
-        contestants["BlackJAX SGNHT, our blocks"] = blackjax_sgnht.contestant(
+        runs["BlackJAX SGNHT, our blocks"] = blackjax_sgnht.make_timed_run(
             problem, total, blocks=True
         )
     if peers is not None:
         if problem.arrays:
             arguments = (*arguments, "float32")
-        for sampler, contestant in peers.prepare(name, *arguments, steps=total).items():
-            contestants[f"SGMCMCJax {sampler.upper()}, float32"] = contestant
-    times = take_turns(contestants, rounds)
-    assert np.all(np.isfinite(step.sampler.position)), "our kernel diverged: the time means nothing"
+        for sampler, run in peers.prepare(name, *arguments, steps=total).items():
+            runs[f"SGMCMCJax {sampler.upper()}, float32"] = run
+    times = measure_alternately(runs, rounds)
+    assert np.all(np.isfinite(step.sampler.position)), "the kernel diverged: the time is not valid"
     lines = [f"| **{problem.title}** | | | |"]
-    own = [name for name in contestants if name.startswith("ours")]
+    own = [name for name in runs if name.startswith("ours")]
     for rival, rival_times in times.items():
         ratios = " | ".join(
             f"{ratio(times[name], rival_times):.2f}" if _same_length(name, rival) else ""
@@ -134,20 +134,20 @@ def main() -> list[str]:
     """Run all cases and return the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=21)
-    parser.add_argument("--skip-peers", action="store_true", help="leave SGMCMCJax out")
+    parser.add_argument("--skip-peers", action="store_true", help="do not measure SGMCMCJax")
     options = parser.parse_args()
-    peers, remark = None, "SGMCMCJax was left out."
+    peers, remark = None, "SGMCMCJax was not measured."
     if not options.skip_peers:
         try:
             peers = PeerProcess()
         except RuntimeError as reason:
-            remark = f"SGMCMCJax was left out: {reason}."
+            remark = f"SGMCMCJax was not measured: {reason}."
     lines = [
-        "| contestant | µs per step | our time at L=10 ÷ its time | at L=100 |",
+        "| sampler | µs per step | our time at L=10 ÷ its time | at L=100 |",
         "|---|---:|---:|---:|",
     ]
     for name, arguments, total in CASES:
-        lines += contest(name, arguments, total, options.rounds, peers)
+        lines += compare(name, arguments, total, options.rounds, peers)
     if peers is None:
         lines += ["", remark]
     print("\n".join(lines), flush=True)

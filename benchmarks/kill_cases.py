@@ -1,4 +1,4 @@
-"""Small runs that may be killed: each step method, minibatches of each kind, one chain and two."""
+"""Short runs for kill tests: each step method and each source of minibatches."""
 
 import os
 import tempfile
@@ -21,7 +21,7 @@ Made = tuple[pm.Model, Any]
 
 
 class Case(NamedTuple):
-    """A run: how its model and its step are made, and how long it is.
+    """A run: functions that make its model and step, and its length.
 
     Attributes
     ----------
@@ -29,10 +29,10 @@ class Case(NamedTuple):
         Function of ``compile_kwargs`` that returns the model and the step method.
     tune, draws : int
     needs_step : bool
-        Whether the step holds what no file can, so that `resume` has to be given it.
+        Whether the step cannot be serialized, so that `resume` needs it as an argument.
     remembers : bool
-        Whether a step that has sampled before begins otherwise than a new one: `pymc.NUTS` does,
-        where several processes draw.
+        Whether a step that has sampled before starts in another state than a new one, as
+        `pymc.NUTS` in several processes.
     """
 
     make: Callable[[dict | None], Made]
@@ -43,7 +43,7 @@ class Case(NamedTuple):
 
 
 class BlocksOnDisk:
-    """Blocks of rows in files, read one after the other by whoever asks.
+    """Blocks of rows in files, read in sequence.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def svm() -> pm.Model:
 
 
 def counts() -> pm.Model:
-    """Proportions, rates, and how often something was seen."""
+    """Proportions, rates and counts."""
     seen = np.random.default_rng(3).multinomial(3, [0.6, 0.3, 0.1], size=N_ROWS)
     with pm.Model() as model:
         x = pm.Data("x", seen)
@@ -141,7 +141,7 @@ def with_local_variables(compile_kwargs: dict | None) -> Made:
     return model, step
 
 
-def beside_nuts(compile_kwargs: dict | None) -> Made:
+def with_nuts(compile_kwargs: dict | None) -> Made:
     model = mixed()
     with model:
         mine = pg.gSGNHT(["mu", "b"], compile_kwargs=compile_kwargs, **MINIBATCH)
@@ -149,7 +149,7 @@ def beside_nuts(compile_kwargs: dict | None) -> Made:
     return model, [mine, nuts]
 
 
-def proportions_beside_nuts(compile_kwargs: dict | None) -> Made:
+def proportions_with_nuts(compile_kwargs: dict | None) -> Made:
     model = counts()
     with model:
         level = pm.Normal("level")
@@ -178,6 +178,6 @@ CASES = {
     "SGGMC, batches=": Case(from_disk, needs_step=True),
     "SGGMC, local=": Case(with_local_variables),
     "SGGMC, sparse rows": Case(plain(sparse_rows, pg.SGGMC, **MINIBATCH)),
-    "gSGNHT beside NUTS": Case(beside_nuts, remembers=True),
-    "SCIR beside NUTS": Case(proportions_beside_nuts, remembers=True),
+    "gSGNHT with NUTS": Case(with_nuts, remembers=True),
+    "SCIR with NUTS": Case(proportions_with_nuts, remembers=True),
 }

@@ -1,4 +1,4 @@
-"""Runs of `benchmarks.kill_cases` in processes of their own, and the end of these."""
+"""Runs of `benchmarks.kill_cases` in separate processes, and functions that kill them."""
 
 import logging
 import multiprocessing
@@ -18,13 +18,13 @@ import pymc_geodesic as pg
 from benchmarks.kill_cases import CASES, Case
 
 EVERY = 0.02
-"""Seconds between checkpoints, which take a large part of the time of a chain."""
+"""Seconds between checkpoints, so frequent that kills during writing are likely."""
 
 PATIENCE = 300.0
-"""Seconds after which a run that does nothing is an error."""
+"""Seconds without progress after which a run is an error."""
 
 SEED = 11
-"""Of the runs; that of the kills is an argument."""
+"""Seed of the runs; that of the kills is an argument."""
 
 QUIET = {
     "progressbar": False,
@@ -35,7 +35,7 @@ QUIET = {
 
 
 def detached(function: Callable[..., None], log: Path, *arguments: Any) -> None:
-    """Run a function in a process group of its own; what it says goes to a file."""
+    """Run a function in its own process group, with output to a file."""
     os.setsid()
     with log.open("ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
@@ -51,7 +51,7 @@ def detached(function: Callable[..., None], log: Path, *arguments: Any) -> None:
 
 
 class Runner:
-    """Begins and resumes the runs of one case, each in processes of its own.
+    """Starts and resumes the runs of one case in separate processes.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Runner:
         Of the case.
     chains : int
     start_method : {"fork", "spawn"}
-        With fork, processes share what is compiled already; with spawn, each begins with nothing.
+        With fork, processes share compiled functions; with spawn, each compiles anew.
     compile_kwargs : dict, optional
     """
 
@@ -75,19 +75,19 @@ class Runner:
 
     @property
     def case(self) -> Case:
-        """What is run."""
+        """The case that is run."""
         return CASES[self.name]
 
     @property
     def made(self) -> Any:
-        """Model and step, which may have sampled before, unless it is one that remembers."""
+        """Model and step; the step may have sampled before unless the case remembers it."""
         if self._made is None or self.case.remembers:
             self._made = self.case.make(self._compile_kwargs)
         return self._made
 
     @property
     def n_draws(self) -> int:
-        """Draws of a chain, with tuning."""
+        """Draws of a chain, tuning included."""
         return self.case.tune + self.case.draws
 
     def sample(self, cores: int = 1, **arguments: Any) -> Any:
@@ -101,18 +101,18 @@ class Runner:
             )  # fmt: skip
 
     def begin(self, path: Path, cores: int) -> None:
-        """Draw, with records as often as can be."""
+        """Sample with frequent checkpoints."""
         self.sample(cores, trace=pg.CheckpointTrace(path, EVERY, max_overhead=np.inf))
 
-    def go_on(self, path: Path, cores: int, *, with_step: bool = False) -> None:
-        """Resume, with the step of the run or one that is made from what the run holds."""
+    def resume(self, path: Path, cores: int, *, with_step: bool = False) -> None:
+        """Resume, with the step as an argument or constructed from the run."""
         model, step = self.made
         step = step if with_step or self.case.needs_step else None
         context = {"mp_ctx": self.start_method} if cores > 1 else {}
         pg.resume(path, model, step=step, cores=cores, **QUIET, **context)
 
     def start(self, what: Callable[..., None], path: Path, cores: int) -> Any:
-        """Start a process that begins, or goes on with, a run."""
+        """Start a process that starts or resumes a run."""
         context: Any = multiprocessing.get_context(self.start_method)
         log = path.with_suffix(".log")
         process = context.Process(target=detached, args=(what, log, path, cores))
@@ -121,7 +121,7 @@ class Runner:
 
 
 class Expected:
-    """Draws of runs that nothing stops, and what was compiled for them.
+    """Draws of uninterrupted runs, and their compiled models.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class Expected:
         self._draws: dict[tuple[str, int], Any] = {}
 
     def runner(self, name: str, chains: int, start_method: str = "fork") -> Runner:
-        """Make what runs a case, with what is compiled where processes can share it."""
+        """Return the runner of a case, with compiled functions if processes can share them."""
         made = Runner(name, chains, start_method, self._compile_kwargs)
         if start_method == "fork":
             made._made = self._made.get(name)
@@ -142,14 +142,14 @@ class Expected:
         return made
 
     def draws(self, name: str, chains: int) -> Any:
-        """Draw without a trace, once."""
+        """Sample without a trace; the result is cached."""
         if (name, chains) not in self._draws:
             self._draws[name, chains] = self.runner(name, chains).sample()
         return self._draws[name, chains]
 
 
 def members(group: int) -> list[int]:
-    """Find the processes of a group that are alive."""
+    """Return the living processes of a group."""
     found = []
     for folder in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -161,16 +161,16 @@ def members(group: int) -> list[int]:
     return found
 
 
-def strike(process: Any, whom: str, rng: np.random.Generator) -> str:
-    """Kill, and wait until no process of the run is left; return who was killed."""
+def kill_process(process: Any, target: str, rng: np.random.Generator) -> str:
+    """Kill processes of a run, and wait until none is left; return which were killed."""
     group = process.pid
     others = sorted(set(members(group)) - {group})
-    if whom == "chain" and not others:
-        whom = "all"
-    if whom == "all":
+    if target == "chain" and not others:
+        target = "all"
+    if target == "all":
         os.killpg(group, signal.SIGKILL)
     else:
-        os.kill(group if whom == "main" else int(rng.choice(others)), signal.SIGKILL)
+        os.kill(group if target == "main" else int(rng.choice(others)), signal.SIGKILL)
     process.join(PATIENCE)
     until = time.monotonic() + PATIENCE
     while left := members(group):
@@ -178,4 +178,4 @@ def strike(process: Any, whom: str, rng: np.random.Generator) -> str:
             os.killpg(group, signal.SIGKILL)
             raise TimeoutError(f"processes {left} outlive the one that was killed")
         time.sleep(0.02)
-    return whom
+    return target

@@ -1,17 +1,17 @@
-"""Runs that are killed at random times, and whether they go on to the draws of those that were not.
+"""Kill test: runs killed at random times and resumed give the draws of uninterrupted runs.
 
 ``python -m benchmarks.kills [--kills 50] [--spawned 3] [--seed 1] [--only NAME] [--json FILE]``
 
-For each run of `benchmarks.kill_cases` the draws of `pymc.sample` without any trace are what is
-expected. The same run, with records as often as can be, is then killed with SIGKILL: all its
-processes at once, its main process alone, or the process of one chain. Before that, its files are
-read as anybody might read them. `pymc_geodesic.resume` goes on in another process, with as many
-processes as it likes, and some of these are killed again. Asked is that
+For each run of `benchmarks.kill_cases` the expected draws are those of `pymc.sample` without a
+trace. The same run with frequent checkpoints is killed with SIGKILL: all its processes at once, its
+main process alone, or the process of one chain. Its files are read during sampling.
+`pymc_geodesic.resume` continues in another process with any number of cores, and some of these runs
+are killed again. The test checks that
 
-- all draws and sample stats, tuning among them, are those expected, to the last bit;
-- what was read before the kill is still on the disk after it, and in the result.
+- all draws and sample stats, tuning included, are bit-identical to those expected;
+- draws that were read before the kill are on disk afterwards, and in the result.
 
-A line for each kill, and JSON at the end.
+It prints a line for each kill, and JSON at the end.
 """
 
 import os
@@ -38,35 +38,35 @@ import numpy as np
 
 import pymc_geodesic as pg
 from benchmarks.kill_cases import CASES
-from benchmarks.kill_runs import EVERY, PATIENCE, Expected, Runner, strike
+from benchmarks.kill_runs import EVERY, PATIENCE, Expected, Runner, kill_process
 from pymc_geodesic.runs.reading import RunFiles
 
 EARLY, TWICE = 0.5, 0.4
-"""Part of the second kills that come while the run is resumed, and of the runs that get one."""
+"""Fraction of second kills during the start of the resumed run, and of runs with a second kill."""
 
 GROUPS = ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
 NOT_COMPARED = {"process_time_diff", "perf_counter_diff", "perf_counter_start", "divergences"}
-"""Times, and a count that `pymc.NUTS` goes on with from chain to chain and that is in no state."""
+"""Times, and a count of `pymc.NUTS` that is not reset between chains nor in its sampling state."""
 
 
 @dataclass
 class Kill:
-    """One kill, and what came of it.
+    """A kill and its result.
 
     Attributes
     ----------
     case, whom : str
-        Which run, and which of its processes was killed.
+        Name of the run, and the killed process.
     chains, cores : int
     start_method : str
     when : float
-        Part of all draws that were to be written before it.
+        Fraction of all draws written before the kill.
     phases : list of str
-        Of each chain, when it was killed: before it began, in tuning, in sampling, or done.
+        Phase of each chain when it was killed: not started, tuning, sampling, or done.
     reported, after : list of int
-        Draws of each chain that were read before it, and after it.
+        Draws of each chain read before and after the kill.
     differences : list of str
-        Where the result is not what was expected; empty is what is hoped for.
+        Differences between the result and the expected draws; empty on success.
     """
 
     case: str
@@ -82,7 +82,7 @@ class Kill:
 
 
 def differences(expected: Any, found: Any) -> list[str]:
-    """Name what differs, in any bit, among the groups of two trees."""
+    """Return the variables that are not bit-identical in two trees."""
     names = []
     for group in GROUPS:
         if group not in found.children:
@@ -99,7 +99,7 @@ def differences(expected: Any, found: Any) -> list[str]:
 
 
 def written(path: Path, chains: int) -> list[int]:
-    """Draws of each chain that have a record, by the names of the files."""
+    """Count the draws of each chain on disk by file names."""
     return [
         max((int(p.stem.split("-")[1]) for p in path.glob(f"chain-{chain}/state-*.npz")), default=0)
         for chain in range(chains)
@@ -107,7 +107,7 @@ def written(path: Path, chains: int) -> list[int]:
 
 
 def read(path: Path, chains: int) -> list[dict[str, np.ndarray]]:
-    """Read the draws of each chain, as far as they are on the disk."""
+    """Read the draws of each chain from disk."""
     run = RunFiles(path)
     return [run.chain(chain).read(warn=False).values for chain in range(chains)]
 
@@ -117,7 +117,7 @@ def lengths(chains: list[dict[str, np.ndarray]]) -> list[int]:
 
 
 def lost(expected: Any, chains: list[dict[str, np.ndarray]]) -> list[str]:
-    """Name variables whose draws, read from the disk, are not those of the result."""
+    """Return variables whose draws on disk differ from those of the result."""
     names = []
     for chain, values in enumerate(chains):
         for name, draws in values.items():
@@ -130,7 +130,7 @@ def lost(expected: Any, chains: list[dict[str, np.ndarray]]) -> list[str]:
 
 
 def wait_for(process: Any, path: Path, chains: int, n: float) -> bool:
-    """Wait until so many draws are written; say whether the process is still going then."""
+    """Wait until ``n`` draws are written; return whether the process is still running."""
     until = time.monotonic() + PATIENCE
     while process.is_alive() and (not path.exists() or sum(written(path, chains)) < n):
         if time.monotonic() > until:
@@ -142,7 +142,7 @@ def wait_for(process: Any, path: Path, chains: int, n: float) -> bool:
 
 def phase(n: int, case: Any) -> str:
     if n == 0:
-        return "not begun"
+        return "not started"
     if n < case.tune:
         return "tuning"
     return "sampling" if n < case.tune + case.draws else "done"
@@ -152,7 +152,7 @@ def kill_once(
     runner: Runner, process: Any, path: Path, cores: int, whom: str, when: float, expected: Any,
     rng: np.random.Generator,
 ) -> Kill | None:  # fmt: skip
-    """Kill a process after a part of all draws; nothing if it was done before."""
+    """Kill a process after a fraction of all draws; return None if it has ended."""
     n = runner.chains * runner.n_draws
     if not wait_for(process, path, runner.chains, max(1.0, when * n)):
         return None
@@ -163,7 +163,7 @@ def kill_once(
     time.sleep(float(rng.uniform(0.0, 2.0 * EVERY)))
     if not process.is_alive() or sum(written(path, runner.chains)) == n:
         return None
-    whom = strike(process, whom, rng)
+    whom = kill_process(process, whom, rng)
     after = read(path, runner.chains)
     found = [f"lost: {name}" for name in lost(expected, reported)]
     if any(now < before for now, before in zip(lengths(after), lengths(reported), strict=True)):
@@ -177,12 +177,12 @@ def kill_once(
 def killed_and_resumed(
     runner: Runner, path: Path, expected: Any, rng: np.random.Generator, whens: list[float]
 ) -> list[Kill]:
-    """Begin a run, kill it, kill what goes on with it, and so on; let the last one end."""
+    """Start a run, kill and resume it repeatedly, and complete it."""
     cores = int(rng.integers(1, runner.chains + 1))
     process = runner.start(runner.begin, path, cores)
     kills: list[Kill] = []
     for when in whens:
-        if when == 0.0:  # while it makes the step, and reads what there is
+        if when == 0.0:  # while it constructs the step and reads the files
             time.sleep(float(rng.uniform(0.0, 2.0)))
         whom = str(rng.choice(["all", "main", "chain"] if cores > 1 else ["all"]))
         found = kill_once(runner, process, path, cores, whom, when, expected, rng)
@@ -190,8 +190,8 @@ def killed_and_resumed(
             break
         kills.append(found)
         cores = int(rng.integers(1, runner.chains + 1))
-        go_on = partial(runner.go_on, with_step=bool(rng.random() < 0.5))
-        process = runner.start(go_on, path, cores)
+        resume = partial(runner.resume, with_step=bool(rng.random() < 0.5))
+        process = runner.start(resume, path, cores)
     process.join(PATIENCE)
     if process.exitcode != 0:
         wrong = [f"exit {process.exitcode}: " + path.with_suffix(".log").read_text()[-1500:]]
@@ -208,7 +208,7 @@ def all_kills(
     n_kills: int, n_spawned: int, seed: int, names: list[str], folder: Path,
     compile_kwargs: dict | None = None,
 ) -> list[Kill]:  # fmt: skip
-    """Kill runs of all cases in turn, with one chain and with two, until so many were killed."""
+    """Kill runs of all cases, with one chain and with two, until ``n`` were killed."""
     rng = np.random.default_rng(seed)
     known = Expected(compile_kwargs)
     kills: list[Kill] = []
@@ -234,7 +234,7 @@ def all_kills(
 
 
 def line(number: int, kill: Kill) -> str:
-    """One kill in one line."""
+    """Format a kill as one line."""
     processes = f"{kill.chains} chain{'s' * (kill.chains > 1)}, {kill.cores} at once"
     processes += ", spawn" * (kill.start_method == "spawn")
     counts = [" ".join(map(str, each)) for each in (kill.reported, kill.after)]
@@ -259,7 +259,7 @@ def summary(kills: list[Kill], seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Kill runs, and say what became of them."""
+    """Kill runs and print the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--spawned", type=int, default=3)

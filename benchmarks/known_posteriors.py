@@ -19,7 +19,7 @@ QUADRATURE_ROWS = 20_000
 
 @dataclass(frozen=True)
 class KnownPosterior:
-    """A model and what is known of its posterior.
+    """A model with known posterior mean and covariance.
 
     Attributes
     ----------
@@ -30,10 +30,10 @@ class KnownPosterior:
     variable : str
         Name of the variable.
     mode : ndarray
-        A point in the middle of the posterior.
+        Posterior mode.
     scale : float
         Posterior standard deviation of a coordinate, the geometric mean over the axes.
-    standardise : callable
+    standardize : callable
         Maps draws of the variable, shape (n, d), to coordinates of mean 0 and covariance I.
     """
 
@@ -42,7 +42,7 @@ class KnownPosterior:
     variable: str
     mode: np.ndarray
     scale: float
-    standardise: Callable[[np.ndarray], np.ndarray]
+    standardize: Callable[[np.ndarray], np.ndarray]
 
 
 def directional_rows(n_rows: int, d: int) -> tuple[np.ndarray, np.ndarray]:
@@ -55,16 +55,15 @@ def directional_rows(n_rows: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 def directional(n_rows: int, d: int, sufficient: bool = False) -> KnownPosterior:
     """Mean direction with a von Mises–Fisher prior: the posterior is von Mises–Fisher.
 
-    With ``sufficient`` the likelihood is written with the sum of the rows, its sufficient
-    statistic.
+    With ``sufficient`` the likelihood depends on the sum of the rows, a sufficient statistic, only.
     """
-    centre, x = directional_rows(n_rows, d)
+    center, x = directional_rows(n_rows, d)
     total = DATA_CONCENTRATION * x.sum(axis=0)
-    natural = PRIOR_CONCENTRATION * centre + total
+    natural = PRIOR_CONCENTRATION * center + total
     concentration = float(np.linalg.norm(natural))
     mean = natural / concentration
     with pm.Model() as model:
-        mu = VonMisesFisher("mu", centre, PRIOR_CONCENTRATION)
+        mu = VonMisesFisher("mu", center, PRIOR_CONCENTRATION)
         if sufficient:
             pm.Potential("likelihood", mu @ total)
         else:

@@ -24,7 +24,7 @@ has a process and one thread of its own; the samplers of a model take turns.
   the standard deviation farthest from it, as a ratio. *beyond* is what remains of the two after
   3.5 Monte Carlo standard errors of both runs.
 
-``--quick`` runs small versions; they test the script and say nothing about speed.
+``--quick`` runs small versions; they test the script; their times are not meaningful.
 """
 
 from __future__ import annotations

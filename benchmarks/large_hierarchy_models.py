@@ -1,7 +1,7 @@
 """Eight hierarchical models with up to a million rows, as PyMC users write them.
 
 All effects are centered, all scales have half-normal priors. Sizes of groups are unequal: each
-group has one row, and the other rows are shared out in proportion to Gamma(1) variables. The data
+group has one row, and the other rows are distributed in proportion to Gamma(1) variables. The data
 are simulated, except for the ratings of lectures in lme4's InstEval.
 """
 
@@ -47,7 +47,7 @@ class CrossedData:
 
 @dataclass(frozen=True)
 class Problem:
-    """A model, and its data if it is normal and has a Gibbs sampler.
+    """A model, and its data if it has a Gibbs sampler.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ def insteval(n_rows: int) -> Problem:
 
 
 def crossed_normal(n_rows: int) -> Problem:
-    """Ratings by users of items, with as many users as a fiftieth of the rows."""
+    """Ratings by users of items, one user per fifty rows."""
     rng = np.random.default_rng(SEED)
     n_users, n_items = max(n_rows // 50, 5), max(n_rows // 500, 3)
     codes = {
@@ -273,7 +273,7 @@ class Case:
         Number of rows to `Problem`.
     n_rows, n_quick_rows : int
     batch_size : int, optional
-        Of SGGMC, for a model that is also sampled with minibatches.
+        Batch size of SGGMC, for a model that is also sampled with minibatches.
     """
 
     title: str

@@ -1,7 +1,7 @@
 """Run of one sampler on one of `benchmarks.large_hierarchy_models`: time, memory, effective draws.
 
 ``python -m benchmarks.large_hierarchy_runs SETTINGS FILE`` makes the run that the fields of
-`RunSettings` describe, as JSON, and writes figures and summary to a file. `large_hierarchies`
+`RunSettings` describe, as JSON, and writes times and summary to a file. `large_hierarchies`
 starts such a process for each run, so that peak memory and compilation are those of the run.
 """
 
@@ -35,19 +35,19 @@ BURN_IN = 100
 Draws = Mapping[str, np.ndarray]
 """Draws of each variable by name, shape (chains, draws, ...)."""
 Summary = dict[str, np.ndarray]
-"""Figures of each coordinate: ``name``, ``is_effect``, ``mean``, ``sd``, ``bulk``, ``tail``,
+"""Summary of each coordinate: ``name``, ``is_effect``, ``mean``, ``sd``, ``bulk``, ``tail``,
 ``of_sd`` (effective sizes) and ``rhat``, each of shape (n_coordinates,)."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What is run.
+    """Settings of a run.
 
     Attributes
     ----------
     model : str
-        Key of `CASES`; empty for a small model, on which all samplers run, so that what models
-        share is compiled.
+        Key of `CASES`; empty for a small model on which all samplers run, which compiles shared
+        functions.
     rows : int
     method : str
     draws : int
@@ -82,13 +82,13 @@ class CompilationClock(event.Listener):
         self.seconds, self._depth, self._began = 0.0, 0, 0.0
 
     def on_start(self, event: Any) -> None:
-        """Begin a compilation, perhaps within another."""
+        """Start a compilation, possibly nested."""
         if self._depth == 0:
             self._began = time.process_time()
         self._depth += 1
 
     def on_end(self, event: Any) -> None:
-        """End it."""
+        """End a compilation."""
         self._depth -= 1
         if self._depth == 0:
             self.seconds += time.process_time() - self._began
@@ -129,7 +129,7 @@ class DrawClock:
         self.seconds, self.gradients = [0.0, 0.0], [0.0, 0.0]
 
     def __call__(self, trace: Any, draw: Any) -> None:
-        """Be called after each draw."""
+        """Record times and gradients after each draw."""
         now = time.process_time()
         phase = 0 if draw.tuning else 1
         self.seconds[phase] += now - self.before
@@ -239,7 +239,7 @@ def run_gibbs(problem: Problem, settings: RunSettings) -> tuple[dict[str, Any], 
 
 
 def coordinates(model: pm.Model, draws: Draws) -> Iterator[tuple[str, np.ndarray]]:
-    """Draws of each variable on the line: logarithms of scales, of LKJ also of correlations.
+    """Yield draws of each variable on the real line: log scales, and correlations of LKJ variables.
 
     Yields
     ------
@@ -314,7 +314,7 @@ def run_case(case: Case, settings: RunSettings) -> tuple[dict[str, Any], Summary
 
 
 def _small_model(n_rows: int) -> Problem:
-    """Model whose samplers compile what all models share."""
+    """Model whose samplers compile the functions that all models share."""
     rng = np.random.default_rng(SEED)
     group, y = group_codes(rng, n_rows, n_rows // 10), rng.standard_t(4.0, size=n_rows)
     with pm.Model() as model:
@@ -325,7 +325,7 @@ def _small_model(n_rows: int) -> Problem:
 
 
 def main() -> None:
-    """Make the run of the command line."""
+    """Run the settings of the command line."""
     settings = RunSettings(**json.loads(sys.argv[1]))
     logging.getLogger("pymc").setLevel(logging.ERROR)
     if not settings.model:

@@ -1,15 +1,15 @@
-"""One minibatch of 50 documents through SCIR, against a sweep of tomotopy, per document.
+"""Time of an SCIR update with 50 documents, compared with a Gibbs sweep of tomotopy.
 
-Prints milliseconds of processor time per minibatch, in parts, and microseconds per document
-beside one collapsed Gibbs sweep of tomotopy with one thread. 50 topics, 7,702 words; documents of
-Wikipedia where the data folder has them, else of the same lengths from a Zipf law.
+Prints milliseconds of processor time per minibatch and its parts, and microseconds per document,
+with those of a collapsed Gibbs sweep of tomotopy with one thread. 50 topics, 7,702 words; documents
+of Wikipedia if they are in the data folder, otherwise simulated from a Zipf distribution.
 """
 
 import argparse
 import time
 from collections.abc import Callable
 
-from benchmarks.timing import take_turns, use_one_core
+from benchmarks.timing import measure_alternately, use_one_core
 
 use_one_core()
 
@@ -26,7 +26,7 @@ ALPHA, BETA = 0.1, 0.01
 
 
 def documents(data: str | None, n: int) -> sparse.csr_matrix:
-    """Load or make counts of words of some documents."""
+    """Load or simulate counts of words of documents."""
     try:
         return load_wikipedia(data).train[:n]
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def main() -> None:
     blocks = [counts[i : i + BATCH] for i in range(0, counts.shape[0] - BATCH + 1, BATCH)]
     model = pg.topics.lda(blocks[0], TOPICS, ALPHA, BETA)
     sweeps = {"1 + 1": (1, 1), "5 + 5": (5, 5)}
-    contestants: dict[str, Callable[[], float]] = {}
+    runs: dict[str, Callable[[], float]] = {}
     n_steps = 20
     for label, (discarded, kept) in sweeps.items():
         step = pg.SCIR(
@@ -98,8 +98,8 @@ def main() -> None:
                 step.estimator.assign(log_state, log_totals, argument, step.sampler.stream)
             return (time.process_time() - began) / n_steps
 
-        contestants[f"minibatch, sweeps {label}"] = whole
-        contestants[f"of it Gibbs, sweeps {label}"] = gibbs
+        runs[f"minibatch, sweeps {label}"] = whole
+        runs[f"Gibbs sampling in it, sweeps {label}"] = gibbs
     log_state = np.ascontiguousarray(step.sampler.position.reshape(TOPICS, WORDS).T)
     argument = step.estimator.next_minibatches(1)[0]
     found = step.estimator.assign(
@@ -114,11 +114,11 @@ def main() -> None:
         scir_words(log_state, shape, 0.01, stream)
         return time.process_time() - began
 
-    contestants["of it moving the topics"] = move
+    runs["update of topics in it"] = move
     sweep = tomotopy_sweep(counts)
     if sweep is not None:
-        contestants["tomotopy, one sweep"] = lambda: BATCH * sweep()
-    times = take_turns(contestants, arguments.rounds)
+        runs["tomotopy, one sweep"] = lambda: BATCH * sweep()
+    times = measure_alternately(runs, arguments.rounds)
     words = counts.sum() / counts.shape[0]
     print(f"{words:.0f} words per document")
     print("| | ms per 50 documents | µs per document |")

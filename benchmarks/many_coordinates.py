@@ -1,10 +1,10 @@
-"""Scales alone beside scales and a few directions, on a normal law of a thousand coordinates.
+"""Diagonal and low-rank metrics on a normal distribution of a thousand coordinates.
 
     python -m benchmarks.many_coordinates
 
-Scales of 0.1 to 10, and in their units five directions of 10 to 100 standard deviations. One chain
-of 1,000 draws after 1,000 of tuning; the effective sample size is that of the worst of the five,
-the condition number that of the covariance in the coordinates of the metric.
+Scales are 0.1 to 10, and in their units five directions have standard deviations from 10 to 100.
+One chain of 1,000 draws after 1,000 of tuning; the effective sample size is that of the worst of
+the five, the condition number that of the covariance in the coordinates of the metric.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
             factor = step.adaptation.gradient.metric.factor
             matrix = factor.dense() if isinstance(factor, LowRank) else np.diag(factor)
             inverse = np.linalg.inv(matrix)
-            spread = np.linalg.eigvalsh(inverse @ covariance @ inverse.T)
+            values = np.linalg.eigvalsh(inverse @ covariance @ inverse.T)
             strong = np.array(draws) / scales @ directions
             size = min(
                 float(array_stats.ess(strong[np.newaxis, :, j], chain_axis=0, draw_axis=1))
@@ -62,7 +62,7 @@ def main() -> None:
             )
             ratios = strong.std(axis=0) / np.sqrt(VARIANCES)
             print(
-                f"| {kind.__name__} | {metric} | {spread.max() / spread.min():,.0f} | {size:.0f} "
+                f"| {kind.__name__} | {metric} | {values.max() / values.min():,.0f} | {size:.0f} "
                 f"| {n_grad / N_DRAWS:.1f} | {ratios.min():.2f} to {ratios.max():.2f} "
                 f"| {seconds:.1f} |",
                 flush=True,

@@ -1,19 +1,19 @@
-"""A million rows with default settings, beside NUTS, HMCECS, a Laplace approximation, plain mode.
+"""A million rows: default settings compared with plain samplers, NUTS, HMCECS and Laplace.
 
 ``python -m benchmarks.many_rows --problems logistic --rows 1000000`` prints a line of JSON for each
-problem. All times are processor time of one thread. What the figures are:
+problem. All times are processor times of one thread. The results are:
 
-- *ours*: one chain of a step method with nothing set but its minibatches; effective draws of the
-  worst coordinate per second after tuning, and the time until there are 1,000 of them, with
-  construction, compilation and tuning. Errors are those against the Laplace approximation
+- *ours*: one chain of a step method with default settings and minibatches; effective draws of the
+  worst coordinate per second after tuning, and the time to 1,000 of them, including construction,
+  compilation and tuning. Errors are those against the Laplace approximation
   corrected by importance sampling, in its standard deviations.
-- *plain*: the same without coordinates and without control variates, as it was in the papers.
+- *plain*: the same without adapted coordinates and control variates, as in the papers.
 - *nuts*: PyMC's NUTS with a dense mass matrix, **extrapolated**: leapfrog steps per effective draw
   and in tuning come from a run on fewer rows of the same kind, the time of a gradient is measured
   on all rows.
 - *hmcecs*: NumPyro's, on whitened rows, in the environment whose interpreter is given by
-  ``--numpyro``; left out with the reason where there is none.
-- *laplace*: mode and Hessian; where importance sampling puts mean and sd.
+  ``--numpyro``; skipped with the reason if there is none.
+- *laplace*: mode and Hessian; mean and sd by importance sampling.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def nuts_extrapolated(problem: str, rows: Rows, model: pm.Model, folder: str | N
             tune=1000,
             chains=1,
             cores=1,
-            init="adapt_full",  # jitter in these units makes rates overflow
+            init="adapt_full",  # jitter in the units of the model makes rates overflow
             initvals={"b": np.zeros(rows.X.shape[1])},
             nuts_sampler="pymc",
             random_seed=1,
@@ -80,13 +80,13 @@ def nuts_extrapolated(problem: str, rows: Rows, model: pm.Model, folder: str | N
     with model:
         function = model.logp_dlogp_function(ravel_inputs=True)
         function.set_extra_values({})
-        place = np.zeros(rows.X.shape[1])
-        function(place)
+        output = np.zeros(rows.X.shape[1])
+        function(output)
         compiled = time.process_time() - began
         times = []
         for _ in range(3):
             began = time.process_time()
-            function(place)
+            function(output)
             times.append(time.process_time() - began)
     gradient = float(np.median(times))
     per_second = 1.0 / (leapfrogs * gradient)
@@ -131,52 +131,52 @@ def hmcecs(interpreter: str | None, rows: Rows, mode: np.ndarray, precision: np.
     return {k: found[k] for k in ("ess", "warmup_s", "draws_s", "ess_per_s")}
 
 
-def measure(problem: str, n_rows: int, asked: argparse.Namespace) -> dict[str, Any]:
-    """All figures of one problem."""
-    rows = make_rows(problem, n_rows, dtype=asked.dtype, folder=asked.data)
+def measure(problem: str, n_rows: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Return all results of one problem."""
+    rows = make_rows(problem, n_rows, dtype=options.dtype, folder=options.data)
     model = model_of(problem, rows)
-    result: dict[str, Any] = {"problem": problem, "rows": n_rows, "dtype": asked.dtype}
+    result: dict[str, Any] = {"problem": problem, "rows": n_rows, "dtype": options.dtype}
     mode = precision = mean = sd = None
     if family_of(problem).curve is not None:
         began = time.process_time()
         mode, precision = laplace(problem, rows)
         result["laplace"] = {"s": time.process_time() - began}
         sd = np.sqrt(np.diag(np.linalg.inv(precision)))
-        off, spread, efficiency = importance(problem, rows, mode, precision, IMPORTANCE_PAIRS)
+        off, sd_ratio, efficiency = importance(problem, rows, mode, precision, IMPORTANCE_PAIRS)
         result["laplace"] |= {
             "worst_mean_error": float(np.abs(off).max()),
-            "worst_sd_ratio": float(spread[np.argmax(np.abs(np.log(spread)))]),
+            "worst_sd_ratio": float(sd_ratio[np.argmax(np.abs(np.log(sd_ratio)))]),
             "efficiency_of_importance": efficiency,
         }
-        mean, sd = mode + off * sd, spread * sd
-    for name in asked.steps:
-        found, values = run_ours(model, STEPS[name], draws=asked.draws, tune=asked.tune)
+        mean, sd = mode + off * sd, sd_ratio * sd
+    for name in options.steps:
+        found, values = run_ours(model, STEPS[name], draws=options.draws, tune=options.tune)
         if mean is not None and sd is not None:
             ratio = values.std(axis=0) / sd
             found["worst_mean_error"] = float(np.max(np.abs(values.mean(axis=0) - mean) / sd))
             found["worst_sd_ratio"] = float(ratio[np.argmax(np.abs(np.log(ratio)))])
         result[name] = found
-    if asked.plain:
+    if options.plain:
         result["plain"], _ = run_ours(
             model,
             pg.SGGMC,
-            draws=asked.draws,
-            tune=asked.tune,
+            draws=options.draws,
+            tune=options.tune,
             metric=None,
             control_variates=False,
         )
-    if not asked.no_nuts:
-        result["nuts"] = nuts_extrapolated(problem, rows, model, asked.data)
+    if not options.no_nuts:
+        result["nuts"] = nuts_extrapolated(problem, rows, model, options.data)
     if mode is not None and precision is not None and problem in ("logistic", "higgs"):
-        result["hmcecs"] = hmcecs(asked.numpyro, rows, mode, precision)
-    best = max((result[name] for name in asked.steps), key=lambda one: one["ess_per_s"])
+        result["hmcecs"] = hmcecs(options.numpyro, rows, mode, precision)
+    best = max((result[name] for name in options.steps), key=lambda one: one["ess_per_s"])
     result["ratios"] = {
         f"ess_per_s over {other}": best["ess_per_s"] / result[other]["ess_per_s"]
         for other in ("plain", "nuts", "hmcecs")
         if "ess_per_s" in result.get(other, {})
     }
     if "time_to_1000_s" in result.get("nuts", {}):
-        fastest = min(result[name]["time_to_1000_s"] for name in asked.steps)
+        fastest = min(result[name]["time_to_1000_s"] for name in options.steps)
         result["ratios"]["time to 1,000 of NUTS over ours"] = (
             result["nuts"]["time_to_1000_s"] / fastest
         )
@@ -184,7 +184,7 @@ def measure(problem: str, n_rows: int, asked: argparse.Namespace) -> dict[str, A
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--steps", nargs="+", choices=list(STEPS), default=list(STEPS))
@@ -192,15 +192,15 @@ def main() -> None:
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float64")
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--tune", type=int, default=TUNE)
-    parser.add_argument("--plain", action="store_true", help="the mode of the papers beside it")
+    parser.add_argument("--plain", action="store_true", help="also run the plain samplers")
     parser.add_argument("--no-nuts", action="store_true")
     parser.add_argument("--numpyro", help="interpreter of an environment with NumPyro")
     parser.add_argument("--data", help="folder of higgs_small.npz (or PYMC_GEODESIC_DATA)")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
-    for problem in asked.problems:
-        for n_rows in asked.rows:
-            print(json.dumps(measure(problem, n_rows, asked)), flush=True)
+    for problem in options.problems:
+        for n_rows in options.rows:
+            print(json.dumps(measure(problem, n_rows, options)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What of one version of the package takes how long, over a loop that never changes; as JSON.
+"""Times of operations of one package version, relative to a fixed loop, as JSON.
 
-Run by `benchmarks.speed_history` in a process of its own, with the version to measure first on the
-path. It uses nothing but public names, so that older versions can be measured too; what a version
-does not have is left out.
+`benchmarks.speed_history` runs it in a separate process, with the version to measure first on the
+path. It uses public names only, so that older versions can be measured too; operations that a
+version does not have are skipped.
 
-What is measured takes turns with the fixed loop, and counted is the median over the turns of the
-ratio of their processor times: a figure that hardly depends on the machine or on what else it does.
+Each operation alternates with the fixed loop, and the result is the median over the rounds of the
+ratio of their processor times, which depends little on the machine and its load.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ import numpy as np
 
 N_ROWS, N_COLUMNS, BATCH, N_STEPS = 20_000, 28, 100, 10
 TURN = 0.02
-"""Seconds of a turn, about."""
+"""Approximate seconds per round."""
 
 Work = Callable[[], object]
 
 
 @numba.njit
 def fixed_numbers(x: np.ndarray, w: np.ndarray, n: int) -> float:
-    """Do arithmetic as a gradient does it: products with rows, exponentials, a normal draw each."""
+    """Do arithmetic similar to a gradient: products with rows, exponentials, normal draws."""
     total = 0.0
     state = np.uint64(88172645463325252)
     for step in range(n):
@@ -53,7 +53,7 @@ def fixed_numbers(x: np.ndarray, w: np.ndarray, n: int) -> float:
 
 
 class FixedLoop:
-    """Half a millisecond of compiled arithmetic, and as much of Python's own work."""
+    """Half a millisecond each of compiled arithmetic and of Python code."""
 
     def __init__(self) -> None:
         rng = np.random.default_rng(1)
@@ -61,7 +61,7 @@ class FixedLoop:
         self._w = np.zeros(N_COLUMNS)
 
     def __call__(self) -> None:
-        """Go through it once."""
+        """Run the loop once."""
         fixed_numbers(self._x, self._w, 150)
         table: dict[str, float] = {}
         for i in range(1500):
@@ -70,7 +70,7 @@ class FixedLoop:
 
 
 def classification() -> dict[str, Work]:
-    """Build draws of a support vector machine, and the compiled gradient below them."""
+    """Build draws of a support vector machine, and its compiled gradient."""
     import pymc as pm
 
     import pymc_geodesic as pg
@@ -96,7 +96,7 @@ def classification() -> dict[str, Work]:
             try:
                 works[f"draw of {name}"] = draws(getattr(pg, name)(**arguments), model)
             except (AttributeError, TypeError, ValueError) as error:
-                print(f"{name} is left out: {error}", file=sys.stderr)
+                print(f"{name} is skipped: {error}", file=sys.stderr)
     return works
 
 
@@ -114,7 +114,7 @@ def directions() -> dict[str, Work]:
         try:
             works[f"draw of {name}"] = draws(make(), model)
         except (AttributeError, TypeError, ValueError) as error:
-            print(f"{name} is left out: {error}", file=sys.stderr)
+            print(f"{name} is skipped: {error}", file=sys.stderr)
 
     with pm.Model() as model:
         pg.VonMisesFisher("x", mu=np.eye(10)[0], kappa=20.0)
@@ -128,7 +128,7 @@ def directions() -> dict[str, Work]:
 
 
 def draws(step: object, model: object) -> Work:
-    """Draw with settings that were given, after all that is done once."""
+    """Return a function that draws once with fixed settings, after set-up."""
     step.setup_chain(np.random.default_rng(1), tune=0, draws=10**6)  # type: ignore[attr-defined]
     point = model.initial_point()  # type: ignore[attr-defined]
 
@@ -142,7 +142,7 @@ def draws(step: object, model: object) -> Work:
 
 
 def long_loop() -> dict[str, Work]:
-    """Build draws of a thousand inner steps, most of whose time is that of the compiled loop."""
+    """Build draws of many inner steps, dominated by the compiled loop."""
     import pymc as pm
 
     import pymc_geodesic as pg
@@ -176,7 +176,7 @@ def seconds_of(work: Work, times: int) -> float:
 
 
 def ratios(work: Work, fixed: Work, rounds: int) -> list[float]:
-    """Ratio of the times of two, for each round of turns."""
+    """Ratios of the times of two operations, one per round."""
     n_work, n_fixed = (
         max(1, round(TURN / max(seconds_of(each, 3), 1e-7))) for each in (work, fixed)
     )

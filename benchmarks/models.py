@@ -1,4 +1,4 @@
-"""The problems as plain PyMC models, and our step method set up on them."""
+"""PyMC models of `benchmarks.problems`, and SGGMC with fixed settings."""
 
 import logging
 from collections.abc import Callable
@@ -56,7 +56,7 @@ MODELS = {"svm": svm_model, "topics": topics_model, "circle": circle_model}
 
 
 def make_step(problem: Problem, n_steps: int) -> SGGMC:
-    """Our step method, ready to draw from the problem's start."""
+    """Return SGGMC, set up at the problem's starting point."""
     model = MODELS[problem.kind](problem)
     minibatch = (
         {"batch_size": problem.batch_size, "minibatch": list(problem.arrays)}

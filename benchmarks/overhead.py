@@ -1,10 +1,10 @@
-"""What `pymc.sample` adds to a draw beyond the compiled loop, in microseconds.
+"""Overhead of `pymc.sample` per draw beyond the compiled loop, in microseconds.
 
     python -m benchmarks.overhead [--draws 20000]
 
-The floor is a step method that returns the same point and the same statistics every time: what
-PyMC needs to record a draw. Processor time of one core, the difference between a long and a short
-run, so that set-up cancels; of each the shortest of some rounds, for other work only adds to it.
+The minimum is measured by a step method that returns a constant point and constant statistics.
+Times are processor times of one core: the difference between a long and a short run, which excludes
+set-up, each the minimum over several rounds.
 """
 
 from benchmarks.timing import use_one_core
@@ -32,7 +32,7 @@ logging.getLogger("pymc").setLevel(logging.ERROR)
 
 
 class Standstill(BlockedStep):
-    """A step method that does nothing."""
+    """A step method that returns the point unchanged."""
 
     name = "standstill"
     stats_dtypes_shapes = SGGMC.stats_dtypes_shapes
@@ -82,7 +82,7 @@ def main() -> list[str]:
         pm.Normal("w", shape=DIMENSION)
         set_values = {"step_size": 0.1, "friction": 1.0, "n_steps": N_STEPS}
         steps = {
-            "nothing (the floor)": Standstill(model),
+            "constant point (minimum)": Standstill(model),
             "SGGMC": SGGMC(**set_values),
             "gSGNHT": gSGNHT(**set_values),
             "SGLD": SGLD(step_size=0.1, n_steps=N_STEPS),

@@ -49,7 +49,7 @@ class Posterior:
 def _regression(
     design: np.ndarray, y: np.ndarray, prior: Callable[[int], TensorVariable] | None = None
 ) -> None:
-    """Linear model with flat priors of the coefficients unless another is given."""
+    """Linear model with flat priors of the coefficients by default."""
     rows, outcome = pm.Data("X", design), pm.Data("y", y)
     n = design.shape[1]
     beta = pm.Flat("beta", shape=n) if prior is None else prior(n)
@@ -238,8 +238,8 @@ def worst_errors(posterior: Posterior, draws: Mapping[str, np.ndarray]) -> tuple
     -------
     mean : float
         Largest distance of a mean from that of the reference, in reference sds.
-    spread : float
-        The ratio of an sd to that of the reference that is farthest from 1.
+    sd_ratio : float
+        Ratio of an sd to that of the reference, farthest from 1.
     """
     errors, ratios = [], []
     for name, reference in posterior.reference.items():

@@ -1,4 +1,4 @@
-"""The problems of the inner-loop benchmark as data: NumPy only, so that every peer reads them.
+"""Problems of the inner-loop benchmark as NumPy data, for all libraries.
 
 All samplers integrate dx = v dt, dv = ∇log π dt − C v dt + N(0, 2C dt) with the same step size ε
 and friction C, from the same start.
@@ -18,20 +18,20 @@ CIRCLE_CONCENTRATION = 5.0
 
 @dataclass(frozen=True)
 class Problem:
-    """What a sampler needs to know.
+    """Data and settings of a sampler.
 
     Attributes
     ----------
     kind : {"svm", "topics", "circle"}
-        Which log-density.
+        Log-density.
     title : str
         Line of the table.
     start : ndarray
-        Position to start from.
+        Starting position.
     step_size, friction : float
         ε and C.
     batch_size : int
-        Rows of a minibatch; 0 where there are no data.
+        Rows of a minibatch; 0 without data.
     arrays : dict of str to ndarray
         Data with one row per observation.
     """
@@ -46,7 +46,7 @@ class Problem:
 
     @property
     def n_rows(self) -> int:
-        """N, 1 where there are no data."""
+        """N; 1 without data."""
         return len(next(iter(self.arrays.values()))) if self.arrays else 1
 
 

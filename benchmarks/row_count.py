@@ -2,11 +2,11 @@
 
     python -m benchmarks.row_count [--rounds 21]
 
-Needs about 8 GB of memory. A hundred thousand rows fit the cache of the processor, ten million do
-not; that the time hardly grows is due to reading them in order (`gradients.rows.ShuffledRows`).
+Needs about 8 GB of memory. A hundred thousand rows fit in the processor cache, ten million do not;
+the time hardly increases because rows are read in order (`gradients.rows.ShuffledRows`).
 """
 
-from benchmarks.timing import ratio, take_turns, use_one_core
+from benchmarks.timing import measure_alternately, ratio, use_one_core
 
 use_one_core()
 
@@ -19,7 +19,7 @@ from benchmarks.models import make_step
 
 FEW, MANY = 100_000, 10_000_000
 BATCHES = {100: 5_000, 1000: 1_000}
-"""Rows of a minibatch and steps of one turn."""
+"""Rows of a minibatch and steps per round."""
 
 
 def main() -> list[str]:
@@ -32,7 +32,7 @@ def main() -> list[str]:
         "|---|---:|---:|---:|",
     ]
     for batch_size, total in BATCHES.items():
-        times = take_turns(
+        times = measure_alternately(
             {
                 str(n_rows): ours(make_step(problems.svm(n_rows, batch_size), 10), 10, total)
                 for n_rows in (FEW, MANY)

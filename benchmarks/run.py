@@ -10,7 +10,7 @@ RESULTS = Path(__file__).parent / "results" / "speed.md"
 PARTS = {
     "inner_loop": "Time of one inner step",
     "row_count": "Size of the data",
-    "overhead": "What `pymc.sample` adds to a draw",
+    "overhead": "Overhead of `pymc.sample`",
     "first_draw": "Time to the first draw",
     "import_time": "Time to import",
 }
@@ -27,7 +27,7 @@ def processor() -> str:
 
 
 def main() -> None:
-    """Run each part in its own process; the first that fails ends the run."""
+    """Run each part in its own process; stop at the first failure."""
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
     text = [f"# Speed\n\n{processor()}, one core; Python {platform.python_version()}, {versions}."]
     for part, title in PARTS.items():

@@ -13,26 +13,33 @@ GENERAL_ADVICE = "We recommend running at least 4 chains"
 class SamplingWarnings(logging.Handler):
     """Collects the warnings of `pymc.sample`, each message once.
 
+    Parameters
+    ----------
+    logger : str
+        Logger whose warnings are collected, with those of its descendants.
+
     Attributes
     ----------
     messages : list of str
     """
 
-    def __init__(self) -> None:
+    def __init__(self, logger: str = "pymc.stats.convergence") -> None:
         super().__init__()
+        self._logger = logging.getLogger(logger)
         self.messages: list[str] = []
         self.level_before = logging.NOTSET
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Append a message, unless it is there."""
+        """Append a message, unless it is a duplicate."""
+        if record.levelno < logging.WARNING:
+            return
         if (message := record.getMessage()) not in self.messages:
             self.messages.append(message)
 
     def __enter__(self) -> Self:
-        logger = logging.getLogger("pymc.stats.convergence")
-        self.level_before = logger.level
-        logger.setLevel(logging.WARNING)  # also if the logger "pymc" is silenced
-        logger.addHandler(self)
+        self.level_before = self._logger.level
+        self._logger.setLevel(logging.WARNING)  # also if the logger "pymc" is silenced
+        self._logger.addHandler(self)
         return self
 
     def __exit__(
@@ -41,6 +48,5 @@ class SamplingWarnings(logging.Handler):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        logger = logging.getLogger("pymc.stats.convergence")
-        logger.removeHandler(self)
-        logger.setLevel(self.level_before)
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self.level_before)

@@ -1,14 +1,15 @@
-"""One SCIR update of a block of topics, against NumPy drawing as many gamma variates.
+"""Time of one SCIR update of topics, compared with as many gamma variates of NumPy.
 
-Prints, for blocks of 50 topics and 7,702 words, nanoseconds per number and the ratio within a
-round. The update is everything but the gradient: probabilities, counts, Poisson and gamma variates.
+Prints, for blocks of 50 topics and 7,702 words, nanoseconds per element and the median ratio within
+a round. The update is everything but the gradient: probabilities, counts, Poisson and gamma
+variates.
 """
 
 import argparse
 import time
 from collections.abc import Callable
 
-from benchmarks.timing import ratio, take_turns, use_one_core
+from benchmarks.timing import measure_alternately, ratio, use_one_core
 
 use_one_core()
 
@@ -31,7 +32,7 @@ def no_likelihood(position, argument, context, output):
 
 
 def cases(rng: np.random.Generator) -> dict[str, np.ndarray]:
-    """Gamma shapes: topics with a few hundred words each, all alike small, all alike large."""
+    """Gamma shapes: sparse topics, all small, and all large."""
     size = TOPICS * WORDS
     some = np.where(rng.random(size) < 0.05, rng.gamma(0.3, 300.0, size), 0.0)
     return {
@@ -79,7 +80,7 @@ def main() -> None:
             def gammas(shapes=shapes) -> np.ndarray:
                 return rng.standard_gamma(shapes)
 
-            times = take_turns(
+            times = measure_alternately(
                 {"numpy": processor_time(gammas), "scir": processor_time(update)}, arguments.rounds
             )
             print(

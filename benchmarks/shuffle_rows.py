@@ -1,11 +1,11 @@
-"""Ten million rows put in random order on disk: how long, in how much memory, what is seen of it.
+"""Time and memory of `shuffle_rows` for ten million rows, and warnings about sorted rows.
 
     python -m benchmarks.shuffle_rows [--rows 10000000] [--memory 200000000] [--folder FOLDER]
 
-The rows are those of HIGGS in the data folder with a little noise, sorted by label (29 numbers
-in single precision, 1.2 GB for ten million, four times as much in the folder). Without the data
-they are normal numbers. The ratio is to a plain copy of the file in pieces of 8 MB; both end when
-all bytes are on the disk. Memory is the largest size of a process of its own, from `/proc`.
+The rows are those of HIGGS in the data folder with jitter, sorted by label (29 columns in single
+precision, 1.2 GB for ten million; the folder needs four times as much), or without the data normal
+variates. The ratio is to a copy of the file in pieces of 8 MB; both times include flushing to disk.
+Memory is the peak memory of a separate process, from `/proc`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ JITTER = 0.01
 
 
 def known_rows() -> tuple[np.ndarray, np.ndarray]:
-    """Return some rows and their labels, of HIGGS if it is there."""
+    """Return rows and labels, of HIGGS if the data folder has it."""
     try:
         data = read_arrays("higgs_small.npz", data_home=None, origin="See docs/data.md.")
     except FileNotFoundError:
@@ -43,7 +43,7 @@ def known_rows() -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_sorted(path: Path, n_rows: int) -> None:
-    """Write rows with their label in the last column, those of one label before the others."""
+    """Write rows with their label in the last column, sorted by label."""
     rows, labels = known_rows()
     rng = np.random.default_rng(1)
     scale = JITTER * rows.std(axis=0)
@@ -74,19 +74,17 @@ def copied(source: Path, target: Path) -> None:
 
 
 def memory_of_process(of: str) -> int:
-    """Present (``VmRSS``) or largest (``VmHWM``) size of this process in bytes."""
+    """Return the current (``VmRSS``) or peak (``VmHWM``) memory of this process in bytes."""
     found = re.search(rf"{of}:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found
     return 1024 * int(found[1])
 
 
 def shuffle_here(source: str, target: str, memory: str) -> None:
-    """Be the process that shuffles; print seconds and by how many bytes the process grew."""
+    """Shuffle in this process; print seconds and the increase of its memory."""
     tiny = Path(target).with_name("tiny" + Path(target).suffix)
-    shuffle_rows(
-        np.zeros((3, N_COLUMNS), "float32"), tiny, progressbar=False
-    )  # loads what it needs
-    Path("/proc/self/clear_refs").write_text("5")  # the largest size is the present one
+    shuffle_rows(np.zeros((3, N_COLUMNS), "float32"), tiny, progressbar=False)  # loads libraries
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current size
     before, begin = memory_of_process("VmRSS"), time.perf_counter()
     shuffle_rows(source, target, random_seed=1, memory=int(memory), progressbar=False)
     print(time.perf_counter() - begin, memory_of_process("VmHWM") - before, before)
@@ -100,16 +98,16 @@ def shuffled(source: Path, target: Path, memory: int) -> tuple[float, float, flo
     return seconds, growth, before
 
 
-def what_is_said(path: Path) -> tuple[str, float]:
-    """Warnings of a pass over all blocks, and its seconds over those of one that does not look."""
-    # Not at the top: the process that shuffles is as small as one that needs no sampler.
+def order_warnings(path: Path) -> tuple[str, float]:
+    """Return warnings of a pass over all blocks, and the seconds that the check adds."""
+    # Imported here so that the shuffling process does not load samplers.
     from pymc_geodesic.minibatches.block_format import BlockFormat
     from pymc_geodesic.minibatches.block_rows import DenseRows
     from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 
     n_rows = np.load(path, mmap_mode="r").shape[0]
 
-    def one_pass(*, looks: bool) -> tuple[list[str], float]:
+    def one_pass(*, checks: bool) -> tuple[list[str], float]:
         source = StreamedBlocks(
             row_blocks(path, block_size=-(-n_rows // N_BLOCKS)),
             BlockFormat([DenseRows("rows", "float64", (N_COLUMNS,))]),
@@ -118,7 +116,7 @@ def what_is_said(path: Path) -> tuple[str, float]:
             order="shuffled",
             draws_per_block=None,
         )
-        source._means.is_done = not looks
+        source._means.is_done = not checks
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             begin = time.process_time()
@@ -127,13 +125,13 @@ def what_is_said(path: Path) -> tuple[str, float]:
             seconds = time.process_time() - begin
         return [str(each.message) for each in caught], seconds
 
-    _, without = one_pass(looks=False)
-    messages, with_looks = one_pass(looks=True)
-    return (messages or ["nothing"])[0], with_looks - without
+    _, without = one_pass(checks=False)
+    messages, with_checks = one_pass(checks=True)
+    return (messages or ["nothing"])[0], with_checks - without
 
 
 def main() -> list[str]:
-    """Measure and return what is printed."""
+    """Measure and return the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--memory", type=int, default=200_000_000)
@@ -158,8 +156,11 @@ def main() -> list[str]:
             f"| {seconds / of_copy:.1f} | {growth / 1e6:.0f} beyond {before / 1e6:.0f} |"
         )
         for name, path in (("sorted", source), ("shuffled", target)):
-            said, extra = what_is_said(path)
-            lines += ["", f"Of the {name} file is said ({extra:.1f} s more for the pass): {said}"]
+            warning, extra = order_warnings(path)
+            lines += [
+                "",
+                f"Warning for the {name} file ({extra:.1f} s more for the pass): {warning}",
+            ]
     print("\n".join(lines), flush=True)
     return lines
 

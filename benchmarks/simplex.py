@@ -1,8 +1,8 @@
-"""The square-root sphere against the flat simplex with walls, by GMC on Dirichlet posteriors.
+"""Square-root sphere and flat simplex with reflection, compared by GMC on Dirichlet posteriors.
 
 Prints, for dense and sparse posteriors, the effective sample size per 1,000 gradients and per
-second, and the error of the posterior mean in posterior standard deviations. Both contestants run
-in turn, so that a drift of the machine cancels.
+second, and the error of the posterior mean in posterior standard deviations. Runs alternate, so
+that changes of the load of the machine affect both.
 """
 
 import argparse

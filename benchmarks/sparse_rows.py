@@ -1,17 +1,17 @@
-"""Time of one inner step with a sparse design matrix, beside a kernel written by hand.
+"""Time of one inner step with a sparse design matrix, compared with a hand-written kernel.
 
     python -m benchmarks.sparse_rows [--rounds 11]
 
 A linear classifier with 20 classes and the hinge loss of Crammer and Singer on random texts of 130
-words, minibatches of 100 texts, gSGNHT. The position has width x 20 numbers, each of which gets a
-new velocity, noise included, at every step: that part grows with the width and no sampler of
-this kind is without it. The gradient of the rows should cost the same at every width.
+words, minibatches of 100 texts, gSGNHT. The position has width × 20 coordinates, whose velocities
+are updated with noise at every step: the time of this part is proportional to the width for any
+sampler of this kind. The gradient of the rows should take the same time at every width.
 
-The kernel by hand (`sgnht_by_hand`) knows the gradient, adds it to the velocities without an array
-in between, and walks over the same rows.
+The hand-written kernel (`sgnht_by_hand`) has an analytic gradient, which it adds to the velocities
+without an intermediate array, and reads the same rows.
 """
 
-from benchmarks.timing import ratio, take_turns, use_one_core
+from benchmarks.timing import measure_alternately, ratio, use_one_core
 
 use_one_core()
 
@@ -99,7 +99,7 @@ def sgnht_by_hand(
         flat_w[i] += 0.5 * step * flat_v[i]
     for start in starts:
         decay = np.exp(-xi[0] * step)
-        push = 0.5 * step * (1.0 + decay)
+        factor = 0.5 * step * (1.0 + decay)
         scale = np.sqrt(2.0 * friction * step) * (0.5 + 0.5 * decay)
         for first in range(0, w.size, noise.size):
             last = min(first + noise.size, w.size)
@@ -109,8 +109,8 @@ def sgnht_by_hand(
                 for i in range(last - first):
                     noise[i] = rng.standard_normal()
             for i in range(first, last):
-                flat_v[i] = decay * flat_v[i] - push * flat_w[i] + scale * noise[i - first]
-        scatter_hinge(values, columns, rows, labels, start, batch, push * n_rows / batch, w, v)
+                flat_v[i] = decay * flat_v[i] - factor * flat_w[i] + scale * noise[i - first]
+        scatter_hinge(values, columns, rows, labels, start, batch, factor * n_rows / batch, w, v)
         energy = 0.0
         for i in range(w.size):
             energy += flat_v[i] * flat_v[i]
@@ -127,8 +127,8 @@ def gradients(field, context, arguments, position, gradient):
         evaluate(field, position, argument, context, gradient)
 
 
-def contestants(width: int, total: int) -> dict[str, Callable[[], float]]:
-    """Microseconds per inner step of each."""
+def timed_runs(width: int, total: int) -> dict[str, Callable[[], float]]:
+    """Return functions that measure microseconds per inner step."""
     rows, labels = texts(width)
     model = classifier(rows, labels)
     with model:
@@ -148,7 +148,7 @@ def contestants(width: int, total: int) -> dict[str, Callable[[], float]]:
     w = step.sampler.position.copy().reshape(width, CLASSES)
     gradient = np.empty(w.size)
 
-    # Both see the same gradient: otherwise the times mean nothing.
+    # Times are comparable only if the gradients are equal.
     start = source.next_starts(1)[0]
     evaluate(field.address, step.sampler.position, start, field.context, gradient)
     by_hand = -w
@@ -226,7 +226,7 @@ def main() -> list[str]:
     ]
     for width in arguments.widths:
         total = max(20, min(2_000, 20_000_000 // (width * CLASSES)) // N_STEPS * N_STEPS)
-        times = take_turns(contestants(width, total), arguments.rounds)
+        times = measure_alternately(timed_runs(width, total), arguments.rounds)
         cells = [f"{median(times[name]):,.0f}" for name in names]
         cells += [f"{ratio(times['ours'], times[name]):.2f}" for name in names[3:]]
         lines.append(f"| {width:,} | " + " | ".join(cells) + " |")

@@ -1,13 +1,13 @@
-"""Speed of one commit after another, kept in `benchmarks/history/`: `make bench-history`.
+"""History of speed by commit, stored in `benchmarks/history/`: `make bench-history`.
 
-    python -m benchmarks.speed_history record [COMMIT ...]   measure and keep; HEAD by default
-    python -m benchmarks.speed_history check                 is the newest slower than those before?
-    python -m benchmarks.speed_history compare [COMMIT]      is HEAD slower, measured together?
+    python -m benchmarks.speed_history record [COMMIT ...]   measure and store; HEAD by default
+    python -m benchmarks.speed_history check                 compare the newest with earlier ones
+    python -m benchmarks.speed_history compare [COMMIT]      measure HEAD and COMMIT alternately
     python -m benchmarks.speed_history draw                  the figure of docs/speed_history.md
 
-`check` and `compare` end with status 1 where something takes over 20 % longer. The module
-`benchmarks.measured_speed` says what is measured; it runs in a process of its own for each commit,
-with no compiled code from before.
+`check` and `compare` exit with status 1 if an operation takes over 20 % longer. The operations are
+those of `benchmarks.measured_speed`, which runs in a separate process for each commit, with empty
+compilation caches.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ HISTORY = Path(__file__).parent / "history"
 MEASURE = Path(__file__).with_name("measured_speed.py")
 FIGURE = ROOT / "docs" / "figures" / "speed_history.png"
 SLOWER = 1.2
-"""How many times the time before is too slow."""
+"""Ratio of times above which an operation counts as slower."""
 
 BEFORE = 3
-"""Commits before the newest whose median it is compared with."""
+"""Number of earlier commits whose median is the reference."""
 
 PROCESSES = 4
-"""Of each of two commits that are compared."""
+"""Number of processes for each of two compared commits."""
 
 Entry = dict[str, Any]
 
@@ -50,7 +50,7 @@ def git(*arguments: str) -> str:
 
 @contextmanager
 def sources_of(commit: str) -> Iterator[Path]:
-    """Check a commit out into a folder that is removed afterwards."""
+    """Check out a commit into a temporary folder."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sources")
         git("worktree", "add", "--detach", str(path), commit)
@@ -62,9 +62,9 @@ def sources_of(commit: str) -> Iterator[Path]:
 
 @contextmanager
 def measuring(commit: str) -> Iterator[Callable[[int], Entry]]:
-    """Make a function that measures a commit in so many rounds, in a process of its own.
+    """Yield a function that measures a commit in a separate process, for a number of rounds.
 
-    What the first process compiled is there for the next ones.
+    Later processes use the compilation cache of the first.
     """
     with sources_of(commit) as sources, tempfile.TemporaryDirectory() as cache:
 
@@ -96,7 +96,7 @@ def measured(commit: str, rounds: int) -> Entry:
 
 
 def quickest(entries: Sequence[Entry]) -> Entry:
-    """Join measurements of one commit: of each figure the least, for other work only adds to it."""
+    """Merge measurements of one commit: the minimum of each ratio."""
     figures = {
         name: min((each["figures"][name] for each in entries), key=lambda one: one["ratio"])
         for name in entries[0]["figures"]
@@ -105,13 +105,13 @@ def quickest(entries: Sequence[Entry]) -> Entry:
 
 
 def history() -> list[Entry]:
-    """Entries, the oldest commit first."""
+    """Return all entries, the oldest commit first."""
     entries = [json.loads(path.read_text()) for path in HISTORY.glob("*.json")]
     return sorted(entries, key=lambda entry: entry["date"])
 
 
 def keep(entry: Entry) -> Path:
-    """Write an entry to a file of its own."""
+    """Write an entry to a file."""
     HISTORY.mkdir(exist_ok=True)
     path = HISTORY / f"{entry['date'][:10]}-{entry['commit'][:8]}.json"
     path.write_text(json.dumps(entry, indent=1) + "\n")
@@ -119,45 +119,48 @@ def keep(entry: Entry) -> Path:
 
 
 def slower(new: Entry, before: Sequence[Entry]) -> list[str]:
-    """Say what takes too long in one entry, beside the median of some others.
+    """Return operations of an entry that are slower than the median of other entries.
 
-    Where the middle half of the new figures reaches down to what is allowed, it is not said: a
-    machine that did other work may have made it.
+    An operation is not listed if the interquartile range of its new ratios reaches the allowed
+    ratio, since load on the machine may be the cause.
     """
-    said = []
+    slower_operations = []
     for name, figures in new["figures"].items():
         known = [each["figures"][name]["ratio"] for each in before if name in each["figures"]]
         if not known:
             continue
         times = figures["ratio"] / median(known)
         if times > SLOWER and figures["lower"] > SLOWER * median(known):
-            said.append(
-                f"{name}: {times:.2f} times what it was ({figures['ratio']:.3g} after "
+            slower_operations.append(
+                f"{name}: {times:.2f} times as long ({figures['ratio']:.3g} after "
                 f"{median(known):.3g})"
             )
-    return said
+    return slower_operations
 
 
-def report(said: Sequence[str], new: Entry) -> int:
-    """Print what is slower and return the status of the process."""
+def report(slower_operations: Sequence[str], new: Entry) -> int:
+    """Print slower operations; return the exit status."""
     title = f"{new['commit'][:8]} ({new['subject']})"
-    print(f"{title} is slower:" if said else f"{title}: nothing takes over 20 % longer")
-    for line in said:
+    print(
+        f"{title} is slower:" if slower_operations else f"{title}: nothing takes over 20 % longer"
+    )
+    for line in slower_operations:
         print(f"  {line}")
-    return int(bool(said))
+    return int(bool(slower_operations))
 
 
 def check() -> int:
-    """Compare the newest entry with those before it of the same processor, if there are any."""
+    """Compare the newest entry with earlier ones of the same processor, if there are any."""
     *before, new = history()
     alike = [entry for entry in before if entry["processor"] == new["processor"]]
     return report(slower(new, (alike or before)[-BEFORE:]), new)
 
 
 def compare(commit: str | None, rounds: int) -> int:
-    """Measure HEAD and another commit in turns, the newest that was kept by default.
+    """Measure HEAD and another commit alternately, by default the newest stored one.
 
-    How a process lies in memory changes what a draw takes by a fifth, so that there are several.
+    The memory layout of a process changes the time of a draw by up to 20 %, hence several
+    processes.
     """
     other = commit or history()[-1]["commit"]
     with measuring(other) as measure_other, measuring("HEAD") as measure_head:
@@ -167,7 +170,7 @@ def compare(commit: str | None, rounds: int) -> int:
 
 
 def draw() -> None:
-    """Draw a curve for each figure, over the first commit that has it."""
+    """Plot the time of each operation, relative to the first commit that has it."""
     import matplotlib.pyplot as plt
 
     entries = history()
@@ -178,13 +181,13 @@ def draw() -> None:
         rows, columns, figsize=(10, 2.1 * rows), sharex=True, layout="constrained", squeeze=False
     )
     for axes, name in zip(grid.flat, names, strict=False):
-        places = [i for i, entry in enumerate(entries) if name in entry["figures"]]
+        positions = [i for i, entry in enumerate(entries) if name in entry["figures"]]
         values = {
-            key: [entries[i]["figures"][name][key] for i in places]
+            key: [entries[i]["figures"][name][key] for i in positions]
             for key in ("ratio", "lower", "upper")
         }
-        axes.fill_between(places, values["lower"], values["upper"], alpha=0.25, linewidth=0)
-        axes.plot(places, values["ratio"], marker="o", markersize=3)
+        axes.fill_between(positions, values["lower"], values["upper"], alpha=0.25, linewidth=0)
+        axes.plot(positions, values["ratio"], marker="o", markersize=3)
         axes.set_ylim(0.0, 1.25 * max(values["upper"]))
         axes.set_title(name, fontsize=9)
         axes.tick_params(labelsize=7)
@@ -198,12 +201,12 @@ def draw() -> None:
             ha="right",
             rotation_mode="anchor",
         )
-    figure.supylabel("time over that of the fixed loop, or of the import of PyMC", fontsize=9)
+    figure.supylabel("time relative to the fixed loop, or to the import of PyMC", fontsize=9)
     figure.savefig(FIGURE, dpi=120)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what is asked and return the status of the process."""
+    """Run a command; return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,10 +1,10 @@
 """Leapfrog steps and split Hamiltonian of `GMC` on posteriors near to and far from normal.
 
 ``python -m benchmarks.split_hamiltonian`` prints one line for each posterior and integrator:
-gradients and acceptance rate per draw, effective draws of the worst coordinate per draw and per
-gradient, in bulk and of the distance from the median, and divergences. ``leapfrog`` never splits,
-``rule`` is the default, ``always`` splits in every posterior, ``0.8`` has no other acceptance
-probability where it does.
+gradients and acceptance rate per draw, effective sample size of the worst coordinate per draw and
+per gradient, of the values (bulk) and of their distance from the median, and divergences.
+``leapfrog`` never splits, ``rule`` is the default, ``always`` splits for every posterior, and
+``0.8`` does so with the target acceptance of leapfrog.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def measure(name: str, integrator: str, *, draws: int = DRAWS, tune: int = TUNE)
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     names = [*MODELS, *POSTERIORS]
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--models", nargs="+", choices=names, default=names)

@@ -1,8 +1,8 @@
-"""How often `stein_test` rejects a law that is true, and laws that are not.
+"""Level and power of `stein_test`.
 
 ``python -m benchmarks.stein_test`` draws samples of a von Mises–Fisher distribution with κ = 8 and
-of a Kent distribution with κ = 12, β = 4, tests each against its own law at 5 %, and samples of
-others against it. The last line is JSON.
+of a Kent distribution with κ = 12, β = 4, tests each against its own distribution at 5 %, and
+samples of other distributions against it. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pymc_geodesic.gradients.scores import ManifoldDistribution
 POLE, MAJOR, LEVEL = np.eye(3)[2], np.eye(3)[0], 0.05
 
 
-def rejected(data: Any, law: Any, n: int, repetitions: int, seed: int = 1) -> float:
-    """Share of samples of n directions that the test at 5 % rejects, by wild bootstrap."""
+def rejected(data: Any, hypothesis: Any, n: int, repetitions: int, seed: int = 1) -> float:
+    """Return the proportion of samples of n directions that the test at 5 % rejects."""
     rng = np.random.default_rng(seed)
-    test = SteinTest(ManifoldDistribution(law))
+    test = SteinTest(ManifoldDistribution(hypothesis))
     samples = ManifoldDistribution(data).draws(n, repetitions, rng)
     p_values = [test(x, "bootstrap", "median", -0.5, 199, rng).pvalue for x in samples]
     return float(np.mean(np.array(p_values) <= LEVEL))
@@ -51,8 +51,8 @@ def main() -> None:
         "Kent for von Mises-Fisher, n = 100": (kent(4.0), fisher(12.0), 100),
     }
     result = {}
-    for name, (data, law, n) in cases.items():
-        result[name] = rejected(data, law, n, asked.samples)
+    for name, (data, hypothesis, n) in cases.items():
+        result[name] = rejected(data, hypothesis, n, asked.samples)
         print(f"{name}: {result[name]:.1%} rejected at 5 %", flush=True)
     error = float(np.sqrt(LEVEL * (1.0 - LEVEL) / asked.samples))
     print(json.dumps({"rejected": result, "binomial_error_of_the_level": error}))

@@ -2,11 +2,12 @@
 
     python -m benchmarks.thermostat_step [--rows 1000000] [--rounds 15]
 
-SSGNHT as `pm.sample` calls it, against Euler's scheme written by hand in Numba on the same blocks
-of rows, and against BlackJAX's SGNHT in one jitted `lax.scan`, with random rows and with blocks.
+SSGNHT as `pm.sample` calls it is compared with a hand-written Euler scheme in Numba on the same
+blocks of rows, and with BlackJAX's SGNHT in one jitted `lax.scan`, with random rows and with
+blocks.
 """
 
-from benchmarks.timing import ratio, take_turns, use_one_core
+from benchmarks.timing import measure_alternately, ratio, use_one_core
 
 use_one_core()
 
@@ -23,14 +24,14 @@ from benchmarks.problems import Problem
 from pymc_geodesic import SSGNHT
 
 CASES = ((100, 5000), (1000, 1000))
-"""Rows of a minibatch, and steps of one turn."""
+"""Rows of a minibatch, and steps per round."""
 
 LENGTHS = (10, 100)
 """Inner steps of a draw."""
 
 
 def make_step(problem: Problem) -> SSGNHT:
-    """Return the step method at the problem's start, with hand-set parameters."""
+    """Return the step method at the problem's start, with fixed parameters."""
     with svm_model(problem):
         step = SSGNHT(
             step_size=problem.step_size,
@@ -78,17 +79,17 @@ def by_hand(problem: Problem, step: SSGNHT, n_steps: int, total: int) -> Callabl
     return timed
 
 
-def contest(problem: Problem, total: int, rounds: int) -> list[str]:
+def compare(problem: Problem, total: int, rounds: int) -> list[str]:
     """Run one problem and return its lines of the table."""
     step = make_step(problem)
-    contestants = {}
+    runs = {}
     for n_steps in LENGTHS:
-        contestants[f"SSGNHT, L={n_steps}"] = ours(step, n_steps, total)
-        contestants[f"hand, L={n_steps}"] = by_hand(problem, step, n_steps, total)
-    contestants["BlackJAX, random rows"] = blackjax_sgnht.contestant(problem, total)
-    contestants["BlackJAX, blocks"] = blackjax_sgnht.contestant(problem, total, blocks=True)
-    times = take_turns(contestants, rounds)
-    assert np.isfinite(step.sampler.position).all(), "SSGNHT diverged: the time means nothing"
+        runs[f"SSGNHT, L={n_steps}"] = ours(step, n_steps, total)
+        runs[f"hand, L={n_steps}"] = by_hand(problem, step, n_steps, total)
+    runs["BlackJAX, random rows"] = blackjax_sgnht.make_timed_run(problem, total)
+    runs["BlackJAX, blocks"] = blackjax_sgnht.make_timed_run(problem, total, blocks=True)
+    times = measure_alternately(runs, rounds)
+    assert np.isfinite(step.sampler.position).all(), "SSGNHT diverged: the time is not valid"
     lines = [f"| **{problem.title}** | | | |"]
     for rival, rival_times in times.items():
         ratios = []
@@ -107,11 +108,11 @@ def main() -> list[str]:
     parser.add_argument("--rounds", type=int, default=15)
     options = parser.parse_args()
     lines = [
-        "| contestant | µs per step | its time ÷ ours at L=10 | at L=100 |",
+        "| sampler | µs per step | its time ÷ ours at L=10 | at L=100 |",
         "|---|---:|---:|---:|",
     ]
     for batch_size, total in CASES:
-        lines += contest(problems.svm(options.rows, batch_size), total, options.rounds)
+        lines += compare(problems.svm(options.rows, batch_size), total, options.rounds)
     print("\n".join(lines), flush=True)
     return lines
 

@@ -1,4 +1,4 @@
-"""One chain, with the processor time of what comes before its draws and of the draws themselves."""
+"""Sampling of one chain, with the processor time of set-up, tuning and draws."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import pymc as pm
 from benchmarks.sampling_warnings import GENERAL_ADVICE, SamplingWarnings
 
 WANTED = 1000.0
-"""Effective draws of which it is told how long they take."""
+"""Effective draws of the reported time to a number of effective draws."""
 
 
 class Clock:
-    """Notes when the first and the last draw after tuning were made."""
+    """Callback that records the times of the first and the last draw after tuning."""
 
     def __init__(self) -> None:
         self.first: float | None = None
         self.last: float = math.nan
 
     def __call__(self, trace: Any, draw: Any) -> None:
-        """Be called after every draw."""
+        """Record the time of a draw."""
         if draw.tuning:
             return
         self.last = time.process_time()
@@ -41,16 +41,16 @@ def timed_chain(
     ----------
     step : step method
     variable : str
-        Its effective size is that of its worst coordinate.
+        Variable whose worst coordinate determines the effective sample size.
     draws, tune : int
     began : float, optional
-        Processor time at which set-up began; now by default.
+        Processor time at the start of set-up; by default the time of the call.
 
     Returns
     -------
     figures : dict
-        ``ess_per_s`` is that of the draws after tuning; ``end_s``, in which `pymc.sample` makes its
-        result of them and copies the data into it, is part of the time to 1,000 of them.
+        ``ess_per_s`` refers to the draws after tuning; ``end_s``, the time in which `pymc.sample`
+        assembles its result, is included in the time to 1,000 effective draws.
     values : ndarray, shape (draws, size)
     """
     clock, began = Clock(), time.process_time() if began is None else began

@@ -1,7 +1,7 @@
-"""Timing that survives a busy machine.
+"""Timing that is robust to other load on the machine.
 
-Contestants take turns, only ratios within a turn are compared, and what is measured is processor
-time on one core, which on an idle machine is wall time.
+Functions are called alternately, ratios are computed within a round, and times are processor times
+on one core, which on an idle machine are wall times.
 """
 
 import os
@@ -12,7 +12,7 @@ from statistics import median
 def use_one_core() -> None:
     """Bind this process and its children to one core and BLAS to one thread.
 
-    To be called before NumPy is imported: one chain has one core, so every contestant has.
+    Call it before NumPy is imported.
     """
     for library in ("OPENBLAS", "OMP", "MKL"):
         os.environ[f"{library}_NUM_THREADS"] = "1"
@@ -20,21 +20,23 @@ def use_one_core() -> None:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 
 
-def take_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list]:
-    """Measure every contestant once per round.
+def measure_alternately(
+    functions: Mapping[str, Callable[[], float]], rounds: int
+) -> dict[str, list]:
+    """Measure every function once per round.
 
     Parameters
     ----------
-    contestants : mapping of str to callable
+    functions : mapping of str to callable
         Each does a fixed amount of work and returns the time per unit of work.
     rounds : int
-        How often each has its turn, after one turn to warm up.
+        Number of rounds, after one warm-up round.
     """
-    for run in contestants.values():
+    for run in functions.values():
         run()
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+    times: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(rounds):
-        for name, run in contestants.items():
+        for name, run in functions.items():
             times[name].append(run())
     return times
 

@@ -1,10 +1,10 @@
-"""NUTS on a von Mises–Fisher direction: laws for the length of y, x = y / |y|.
+"""NUTS on a von Mises–Fisher direction: distributions of the length of y, x = y / |y|.
 
-Stan lets y be standard normal, so that its length has a chi distribution. The tables in
-``docs/transforms.md`` are what this script prints. Seconds are processor time, which other programs
-on the machine disturb less than the clock on the wall.
+Stan lets y be standard normal, so that its length has a chi distribution. This script
+prints the tables of ``docs/transforms.md``. Seconds are processor time.
 
-    python benchmarks/unit_vector_transform.py [--table stan|laws] [--draws 4000] [--samplers …]
+    python benchmarks/unit_vector_transform.py [--table stan|candidates] [--draws 4000] [--samplers
+    …]
 """
 
 import argparse
@@ -31,12 +31,12 @@ TUNE = 1000
 
 
 class Candidate(UnitVectorTransform):
-    """The transform with another law for the length.
+    """The transform with another distribution of the length.
 
     Parameters
     ----------
     name : str
-        Name of the law.
+        Name of the distribution.
     log_density : callable
         Log-density of y, up to a constant, as a function of the squared length and d.
     """
@@ -52,7 +52,7 @@ class Candidate(UnitVectorTransform):
 
 
 def gamma(dof: int) -> Candidate:
-    """Squared length Gamma(ν/2, ν/2), ν at least ``dof``: the family of our choice."""
+    """Squared length Gamma(ν/2, ν/2), ν at least ``dof``: the family of the package."""
 
     def log_density(squared, dim):
         nu = max(dof, dim)
@@ -100,7 +100,7 @@ CANDIDATES = (
 
 
 class Run(NamedTuple):
-    """What one run measured."""
+    """Results of one run."""
 
     divergences: int
     smallest_ess: float
@@ -162,7 +162,7 @@ def sample_by_nutpie(model: pm.Model, draws: int, seed: int) -> tuple[xr.DataTre
 
 
 def against_stan(samplers: list[str], draws: int, seed: int) -> Iterator[str]:
-    """Yield the table of our transform in Markdown, one row as soon as it is measured."""
+    """Yield the rows of the Markdown table of the package's transform as they are measured."""
     yield (
         "| Sampler | d | κ | divergences, Stan | divergences, ours | ESS/s, Stan | ESS/s, ours "
         "| ratio | ratio per gradient |"
@@ -181,19 +181,19 @@ def against_stan(samplers: list[str], draws: int, seed: int) -> Iterator[str]:
                 )
 
 
-def among_laws(samplers: list[str], draws: int, seed: int) -> Iterator[str]:
-    """Yield the table of candidate laws: divergences, ESS per 1,000 gradient evaluations."""
+def among_candidates(samplers: list[str], draws: int, seed: int) -> Iterator[str]:
+    """Yield the table of candidates: divergences, ESS per 1,000 gradient evaluations."""
     cells = [(dim, kappa) for dim in (2, 3) for kappa in CONCENTRATIONS]
-    yield "| Sampler | Law | " + " | ".join(f"d = {d}, κ = {k:g}" for d, k in cells) + " |"
+    yield "| Sampler | Distribution | " + " | ".join(f"d = {d}, κ = {k:g}" for d, k in cells) + " |"
     yield "|---|---|" + "---:|" * len(cells)
     for sampler in samplers:
-        for law in CANDIDATES:
-            runs = [run(law, dim, kappa, sampler, draws, seed) for dim, kappa in cells]
+        for candidate in CANDIDATES:
+            runs = [run(candidate, dim, kappa, sampler, draws, seed) for dim, kappa in cells]
             entries = (f"{r.divergences}, {1000 * r.ess_per_gradient:.0f}" for r in runs)
-            yield f"| {sampler} | {law.name} | " + " | ".join(entries) + " |"
+            yield f"| {sampler} | {candidate.name} | " + " | ".join(entries) + " |"
 
 
-TABLES = {"stan": against_stan, "laws": among_laws}
+TABLES = {"stan": against_stan, "candidates": among_candidates}
 
 
 def main() -> None:

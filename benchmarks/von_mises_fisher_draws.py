@@ -2,8 +2,8 @@
 
     python benchmarks/von_mises_fisher_draws.py
 
-SciPy takes one mean direction at a time, so that different means need a loop in Python there.
-Each figure is the shortest of several runs, the two sides in turn.
+SciPy takes one mean direction at a time, so that different means need a Python loop. Each time is
+the minimum over several alternating runs.
 """
 
 import time
@@ -25,7 +25,7 @@ KAPPA = 50.0
 
 
 def shortest(calls: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Return the shortest time of each call in seconds; the calls take turns."""
+    """Return the shortest time of each call in seconds; calls alternate."""
     times = np.full(len(calls), np.inf)
     for _ in range(repeats):
         for i, call in enumerate(calls):

@@ -15,7 +15,7 @@ ordered standard deviations, have another prior and leave the rotation free.
 
 For each sampler the table has the R-hat and the worst effective sample size of identified
 quantities, per 1,000 gradient evaluations and per processor second, the log predictive density of
-the rows left out, and the error with which each of their entries is predicted from the others.
+held-out rows, and the root mean squared error of each of their entries predicted from the others.
 
 Run it with ``python examples/bayesian_pca.py``; it takes about ten minutes.
 """
@@ -42,7 +42,7 @@ SEED = 1
 
 
 class Table(NamedTuple):
-    """Standardized rows: those of the fit, centered, and those left out.
+    """Standardized rows: training rows, centered, and held-out rows.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Table(NamedTuple):
     scatter : ndarray, shape (D, D)
         Sums of squares and products, Wishart with n − 1 degrees of freedom.
     left_out : ndarray, shape (m, D)
-        Minus the means of the rows of the fit.
+        Minus the means of the training rows.
     """
 
     rows: np.ndarray
@@ -59,7 +59,7 @@ class Table(NamedTuple):
 
 
 def make_table(name: str) -> Table:
-    """Read a table, leave out a fifth of its rows and standardize."""
+    """Read a table, hold out 20 % of its rows and standardize."""
     rows = TABLES[name]().data
     order = np.random.default_rng(SEED).permutation(len(rows))
     fit, left_out = np.split(rows[order], [4 * len(rows) // 5])
@@ -134,7 +134,7 @@ def ordered_variances(table: Table) -> pm.Model:
     return model
 
 
-def contestants() -> dict[str, tuple[Callable[[Table], pm.Model], Callable[[], Any]]]:
+def make_samplers() -> dict[str, tuple[Callable[[Table], pm.Model], Callable[[], Any]]]:
     """Return model and step method by name; None is NUTS."""
     flat = {"axes": pg.manifolds.Euclidean}
     return {
@@ -149,10 +149,10 @@ def contestants() -> dict[str, tuple[Callable[[Table], pm.Model], Callable[[], A
 
 
 def invariants(idata: Any, table: Table) -> dict[str, np.ndarray]:
-    """Draws of what is identified, shape (chains, draws, size), by name.
+    """Return draws of identified quantities, shape (chains, draws, size), by name.
 
     The axes are eigenvectors of W Wᵀ, with the signs of those of the classical analysis. Signs of
-    the loadings are aligned where they are all that is not identified.
+    the loadings are aligned where only they are not identified.
     """
     W = idata.posterior["W"].values
     d = W.shape[2]
@@ -214,14 +214,14 @@ def sample(model: pm.Model, make_step: Callable[[], Any], draws: int) -> tuple[A
 
 
 def run(table: Table, names: list[str], draws: int) -> None:
-    """Sample with each contestant and print its line."""
+    """Run each sampler and print its row of the table."""
     baseline = PCA(N_AXES).fit(table.rows).score(table.left_out)
-    print(f"maximum likelihood: log density of a row left out {baseline:.3f}")
+    print(f"maximum likelihood: log density of a held-out row {baseline:.3f}")
     quantities = ["sigma", "variances", "projector", "axes", "W"]
     print("| parametrization and sampler | gradients | seconds | lpd | RMSE |", end="")
     print("".join(f" {name}: R-hat, ESS/1,000 gradients, ESS/s |" for name in quantities))
     for name in names:
-        build, make_step = contestants()[name]
+        build, make_step = make_samplers()[name]
         idata, seconds = sample(build(table), make_step, draws)
         stats = idata.sample_stats
         gradients = float(stats["n_grad" if "n_grad" in stats else "n_steps"].sum())
@@ -239,13 +239,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=1000, help="per chain, of two chains")
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=TABLES)
-    parser.add_argument("--only", nargs="+", default=list(contestants()), choices=contestants())
+    parser.add_argument("--only", nargs="+", default=list(make_samplers()), choices=make_samplers())
     few = ["frames, GMC, coordinates of the transform"]
     options = parse_options(parser, draws=100, tables=["wine"], only=few)
     for name in options.tables:
         table = make_table(name)
         n, d = table.rows.shape
-        print(f"\n{name}: {n} rows of {d} columns, {len(table.left_out)} rows left out")
+        print(f"\n{name}: {n} rows of {d} columns, {len(table.left_out)} held-out rows")
         run(table, options.only, options.draws)
 
 

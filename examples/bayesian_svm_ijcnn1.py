@@ -1,17 +1,18 @@
 """Bayesian support vector machine on ijcnn1: accuracy against time, batch sizes, step sizes.
 
 Sections 5.1.2, 5.1.3 and figure 7 of Hu, Zhu, Zhang, "Fast Sampling Methods for Bayesian Max-margin
-Models", on the 49,990 rows and 22 features of ijcnn1, standardised and with a column of ones,
+Models", on the 49,990 rows and 22 features of ijcnn1, standardized and with a column of ones,
 cost 1, prior N(0, I), all samplers from w = 0:
 
 1. test accuracy of the posterior-mean classifier over time, for stochastic subgradient samplers,
-   Gibbs sampling with data augmentation and the stochastic random walk, beside LinearSVC;
+   Gibbs sampling with data augmentation and the stochastic random walk, compared with LinearSVC;
 2. its dependence on the batch size;
 3. SSGLD with AdaGrad against polynomially decaying steps.
 
-At any time the posterior mean is that of the later half of the draws so far. A sampler has reached
-an accuracy when the classifier is at it and stays there. Time is processor time of one core, which
-on an idle machine is wall time; the clock starts when everything is compiled, and includes tuning.
+The posterior mean at any time is the mean of the second half of the draws so far. A sampler has
+reached an accuracy when its classifier attains it and does not fall below it again. Time is
+processor time of one core, which on an idle machine is wall time; it includes tuning but not
+compilation.
 
 Run it with ``python examples/bayesian_svm_ijcnn1.py --data FOLDER``; it takes about a minute. The
 folder holds ``ijcnn1.npz``; by default the environment variable ``PYMC_GEODESIC_DATA`` names it.
@@ -99,7 +100,7 @@ class Experiment:
 
 
 def run(draw: Callable[[], np.ndarray], seconds: float) -> tuple[np.ndarray, np.ndarray]:
-    """Draw for some time, or until the sampler gives up; return times and weights."""
+    """Draw for some time, or until the sampler raises an error; return times and weights."""
     times, weights = [], []
     began = now = time.process_time()
     while now - began < seconds:
@@ -116,7 +117,7 @@ def run(draw: Callable[[], np.ndarray], seconds: float) -> tuple[np.ndarray, np.
 def curve(
     experiment: Experiment, times: np.ndarray, weights: np.ndarray, points: int = 80
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the accuracy of the mean of the later half of the draws at growing times."""
+    """Return the accuracy of the mean of the second half of the draws as a function of time."""
     total = np.concatenate([np.zeros((1, weights.shape[1])), np.cumsum(weights, axis=0)])
     last = np.unique(np.geomspace(1, len(times), points).round().astype(int))
     first = last // 2
@@ -132,7 +133,7 @@ def time_to_stay(seconds: np.ndarray, accuracy: np.ndarray, target: float = TARG
     return float(seconds[below[-1] + 1]) if below[-1] + 1 < len(seconds) else np.inf
 
 
-def contestants(experiment: Experiment) -> dict[str, Callable[[], Callable[[], np.ndarray]]]:
+def make_samplers(experiment: Experiment) -> dict[str, Callable[[], Callable[[], np.ndarray]]]:
     """Samplers by name, each compiled when it is called."""
     X, y = experiment.X, experiment.y
 
@@ -145,7 +146,7 @@ def contestants(experiment: Experiment) -> dict[str, Callable[[], Callable[[], n
         sampler.weights = np.zeros(X.shape[1])
         return sampler.sweep
 
-    def walk() -> Callable[[], np.ndarray]:
+    def random_walk() -> Callable[[], np.ndarray]:
         sampler = StochasticRandomWalk(X, y, scale=0.1, batch_size=1000, random_seed=SEED)
         sampler.step(1)
         sampler.weights[:] = 0.0
@@ -159,7 +160,7 @@ def contestants(experiment: Experiment) -> dict[str, Callable[[], Callable[[], n
         "SSGLD, AdaGrad": step(pg.SSGLD, **ADAGRAD_SETTINGS),
         "SSGLD, tuned": step(pg.SSGLD, n_steps=N_STEPS),
         "Gibbs, data augmentation": gibbs,
-        "stochastic random walk": walk,
+        "stochastic random walk": random_walk,
     }
 
 
@@ -185,7 +186,7 @@ def point_estimates(experiment: Experiment) -> dict[str, tuple[float, float]]:
 def compare(experiment: Experiment, seconds: float) -> tuple[dict[str, Any], list[str]]:
     """Part 1: curves of accuracy, and the lines of a table."""
     curves, reached, lines = {}, {}, []
-    for name, make in contestants(experiment).items():
+    for name, make in make_samplers(experiment).items():
         times, weights = run(make(), seconds)
         curves[name] = curve(experiment, times, weights)
         reached[name] = time_to_stay(*curves[name])
@@ -241,9 +242,9 @@ def step_sizes(experiment: Experiment, seconds: float) -> dict[str, Any]:
 def plot_curves(ax: Any, curves: dict[str, Any], title: str = "") -> None:
     """Draw accuracy over time."""
     for name, (seconds, accuracy) in curves.items():
-        dashed = "Gibbs" in name or "walk" in name or "(1 + t)" in name
+        dashed = "Gibbs" in name or "random walk" in name or "(1 + t)" in name
         ax.plot(seconds, accuracy, label=name, linestyle="--" if dashed else "-", linewidth=1.5)
-    ax.axhline(TARGET, color="grey", linewidth=0.6, linestyle=":")
+    ax.axhline(TARGET, color="gray", linewidth=0.6, linestyle=":")
     ax.set(xscale="log", xlabel="time (seconds)", ylabel="test accuracy", title=title)
     ax.set_ylim(0.9, 0.932)
 

@@ -1,13 +1,14 @@
 """Bayesian support vector machine with two weights, every sampler against quadrature.
 
 Section 5.1.1 of Hu, Zhu, Zhang, "Fast Sampling Methods for Bayesian Max-margin Models": 1,000 rows
-x ~ U(0, 1)², weights η ~ N(0, I/3), labels from the normalised hinge loss, prior N(0, I). All
+x ~ U(0, 1)², weights η ~ N(0, I/3), labels from the normalized hinge loss, prior N(0, I). All
 samplers are compared with quadrature: densities side by side, and a table of
 
 - Δ mean: the largest error of a posterior mean, in posterior standard deviations;
-- sd ratio: the posterior standard deviation that is furthest off, divided by the exact one;
+- sd ratio: the posterior standard deviation with the largest relative error, divided by the exact
+  one;
 - max |z|: the largest error of a mean or an entry of the covariance matrix in Monte Carlo standard
-  errors. It says whether a bias can be told from chance; the stochastic samplers are biased.
+  errors, which tests for bias; the stochastic samplers are biased.
 
 BlackJAX's SGLD and SGNHT run with the step sizes (and the friction) that ours were tuned to, on
 random minibatches of the same length.
@@ -46,8 +47,8 @@ def make_data(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(rng.random(N_ROWS) < probability_of_plus_one(X @ weights), 1, -1)
 
 
-def contestants() -> dict[str, Callable[[], Any]]:
-    """Step methods by name; inner steps make neighbouring draws nearly independent."""
+def make_samplers() -> dict[str, Callable[[], Any]]:
+    """Step methods by name; inner steps make consecutive draws nearly independent."""
     batch = {"batch_size": BATCH_SIZE, "minibatch": ["X", "y"]}
     return {
         "SubgradientHMC": lambda: pg.SubgradientHMC(),
@@ -109,7 +110,7 @@ def sample_all(
     """Run every sampler; return draws by name, shape (chain, draw, 2)."""
     model = pg.svm.linear_svm(X, y)
     results, stats = {}, {}
-    for name, make_step in contestants().items():
+    for name, make_step in make_samplers().items():
         with model:
             idata = pm.sample(
                 draws, tune=tune, chains=CHAINS, cores=1, step=make_step(), random_seed=SEED,
@@ -151,7 +152,7 @@ def report(results: dict[str, np.ndarray], exact: Quadrature) -> list[str]:
 
 
 def plot(results: dict[str, np.ndarray], exact: Quadrature) -> Any:
-    """Draw the densities as grey values, with contours of quadrature."""
+    """Plot the densities as gray values, with contours by quadrature."""
     from matplotlib import pyplot as plt
 
     names = ["Quadrature", *results]

@@ -1,12 +1,12 @@
-"""Control variates for the counts of SCIR: the variance they remove.
+"""Variance reduction by control variates for the counts of SCIR.
 
 Documents of two topics with known proportions; the topics are sampled by minibatches.
-Corollary 3.2 of the SCIR paper says that the noise of the counts adds tanh(h/2) Var[â] to the
+By corollary 3.2 of the SCIR paper, the noise of the counts adds tanh(h/2) Var[â] to the
 variance of each gamma variable, for independent minibatches. The script prints, by size of the
 minibatch and with and without control variates, Var[â] / a summed over the components (of the part
 of the noise that moves the topics, not the sums of their gamma variables), the inflation of the
-variance that the corollary predicts, and the one that is seen: the variance of the components in a
-long chain over that in a chain with all documents at the same step size, less one.
+variance that the corollary predicts, and the observed one: the variance of the components in a long
+chain divided by that in a chain with all documents at the same step size, minus one.
 
 Run it with ``python examples/count_control_variates.py``; it takes some two minutes.
 """
@@ -62,7 +62,7 @@ def main() -> None:
     model = build_model()
     exact, _, _ = run(model, options.draws)
     print(f"h = {STEP_SIZE}, {DOCUMENTS} documents, {options.draws} draws of 20 steps")
-    print("| documents in a minibatch | control variates | Var[â] / a | predicted | seen |")
+    print("| documents in a minibatch | control variates | Var[â] / a | predicted | observed |")
     print("|---|---|---|---|---|")
     for batch_size in BATCHES:
         for control_variates in (False, True):

@@ -1,8 +1,8 @@
-"""Draw the figures of the page on plots of directions.
+"""Figures of the documentation page on plots of directions.
 
-Winds at one place: directions in space with an unknown mean and concentration, sampled with
-minibatches. The other draws are made: a heading, fold axes, two poles, and shares of three parties.
-Takes about a minute.
+Winds at one location are directions in space with an unknown mean and concentration, sampled with
+minibatches. The other draws are simulated: a heading, fold axes, two poles, and vote shares of
+three parties. Run it with ``python examples/directional_plots.py``; it takes about a minute.
 """
 
 import argparse
@@ -45,8 +45,8 @@ def sampled_winds(draws: int) -> xr.DataTree:
     return idata
 
 
-def made_draws() -> xr.DataTree:
-    """Make draws of a heading, fold axes, a pole that may be two, and shares of three parties."""
+def simulated_draws() -> xr.DataTree:
+    """Simulate draws of a heading, fold axes, a bimodal pole, and shares of three parties."""
     rng = np.random.default_rng(SEED)
     size = (2, 1000)
     heading = np.radians(75.0) + rng.vonmises(0.0, 6.0, size=size)
@@ -73,7 +73,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 def figures(draws: int) -> dict[str, Any]:
     """Make every plot of the page."""
-    made, winds = made_draws(), sampled_winds(draws)
+    made, winds = simulated_draws(), sampled_winds(draws)
     print(pg.directional.summary(made, axial="axis", round_to=2).T)
     return {
         "rose": pg.directional.plot_rose(made, compass=True),

@@ -1,18 +1,18 @@
 """Clusters of users by the pages they visit: a Dirichlet-process mixture of categoricals.
 
-32,711 users of a web site and the areas of it, 294, that they visited (the anonymous Microsoft web
-data), as in section 4.2 of Baker, Fearnhead, Fox and Nemeth (2018): the stochastic slice sampler
-with minibatches of 1,000 users, by SCIR and by SGRLD, over five seeds. Beside it are the exact
-samplers, collapsed Gibbs and the slice sampler with all users and with 1,000 at a time. All chains
-begin alike, from one pass over the users that puts one after another into clusters; those with
-minibatches a second time from clusters of 5,000 users after 200 sweeps over them, and a third time
-from those of all users after ten sweeps with splits and merges, which collapsed Gibbs has too.
+The anonymous Microsoft web data contain the visits of 32,711 users to 294 areas of a web site, as
+in section 4.2 of Baker, Fearnhead, Fox and Nemeth (2018). The stochastic slice sampler with
+minibatches of 1,000 users, by SCIR and by SGRLD, over five seeds, is compared with exact samplers:
+collapsed Gibbs, and the slice sampler with all users and with 1,000 at a time. All chains start
+from one sequential pass that assigns the users to clusters. Samplers with minibatches also run from
+two other starts: clusters of 5,000 users after 200 sweeps over them, and clusters of all users
+after ten sweeps with split-merge proposals, which collapsed Gibbs has too.
 
-What counts is the probability of the visits of 5,000 other users, as a perplexity per visit.
+The criterion is the perplexity per visit of 5,000 held-out users.
 
-The last line that is printed is a JSON object with all figures. Run it with
-``python examples/dp_mixture_msweb.py --data FOLDER``; it takes some six minutes of the
-processor, and two with ``--quick``, which runs shorter chains.
+The last line of output is a JSON object with all results. Run it with
+``python examples/dp_mixture_msweb.py --data FOLDER``; it takes some six minutes of
+processor time, and two with ``--quick``, which runs shorter chains.
 """
 
 import json
@@ -46,14 +46,15 @@ SEEDS = 5
 BATCH = 1000
 N_DRAWS = 40
 REFERENCES = {"unigram": 50.5, "mixture of 10 by EM": 41.8, "20": 41.0, "50": 40.6}
-"""Perplexities of maximum likelihood and expectation maximisation on the same users."""
+"""Perplexities of maximum likelihood and expectation maximization for the same users."""
 
 STARTS: dict[str, dict[str, int]] = {
     "": {"start_sweeps": 0},
     ", from 5,000 users": {"start_sweeps": 200},
     ", from split-merge": {"start_sweeps": 10, "start_rows": 10**6, "start_split_merge": 20},
 }
-"""One pass over the users; clusters of some; those of all after twenty proposals a sweep."""
+"""Options by the suffix of a sampler's name: one pass over the users, clusters of 5,000 users, and
+clusters of all users after sweeps with twenty split-merge proposals."""
 
 COLORS = {
     "collapsed Gibbs": "C2",
@@ -66,13 +67,15 @@ COLORS = {
 
 
 def load_users(data: str | None) -> tuple[sparse.csr_array, sparse.csr_array, np.ndarray]:
-    """Return visits of users, of other users, and the names of the areas."""
+    """Return visits of training and held-out users, and the names of the areas."""
     arrays = read_arrays("msweb.npz", data_home=data, origin=ORIGIN)
     users, others = (sparse.csr_array(sparse_rows(arrays, part)) for part in ("Xtr", "Xte"))
     return users, others, arrays["title"].astype(str)
 
 
-def contestants(n_sweeps: int, n_iterations: int) -> dict[str, tuple[Callable[..., Any], int, int]]:
+def make_samplers(
+    n_sweeps: int, n_iterations: int
+) -> dict[str, tuple[Callable[..., Any], int, int]]:
     """Samplers by name, with iterations and chains."""
 
     def stochastic(method: str, start: dict[str, int]) -> Callable[..., Any]:
@@ -103,7 +106,7 @@ def contestants(n_sweeps: int, n_iterations: int) -> dict[str, tuple[Callable[..
 
 
 def run(sampler: Callable[..., Any], users: Any, n_iterations: int, chains: int) -> Any:
-    """Run chains one by one; return draws, and seconds of the processor at the first and last."""
+    """Run chains in sequence; return draws, and processor seconds at the first and last draw."""
     thin = max(1, n_iterations // N_DRAWS)
     options = {"tune": 0, "progressbar": False}
     sampler(users[:BATCH], draws=1, **options)  # compiles
@@ -161,17 +164,17 @@ def plot(found: dict[str, Any], iterations: dict[str, int], folder: Path) -> Pat
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
     for name, one in found.items():
         curves, style = np.array(one["curves"]), _style(name)
-        colour = COLORS[name.split(", from")[0]]
+        color = COLORS[name.split(", from")[0]]
         steps = np.arange(1, curves.shape[1] + 1) / curves.shape[1]
         seconds = one["seconds_of_start"] + steps * (one["seconds"] - one["seconds_of_start"])
         for i, curve in enumerate(curves):
             label = name if i == 0 else None
             if name[:2] in ("SC", "SG"):
-                left.plot(steps * iterations[name], curve, style, color=colour, label=label)
-            middle.plot(seconds, curve, style, color=colour, label=label, alpha=0.7)
-            right.plot(steps, one["clusters_of_draws"][i], style, color=colour, alpha=0.7)
+                left.plot(steps * iterations[name], curve, style, color=color, label=label)
+            middle.plot(seconds, curve, style, color=color, label=label, alpha=0.7)
+            right.plot(steps, one["clusters_of_draws"][i], style, color=color, alpha=0.7)
     left.set(xlabel="iteration", ylabel="perplexity of one draw per visit", title=f"{SEEDS} seeds")
-    middle.set(xlabel="processor seconds", xscale="log", title="beside exact samplers")
+    middle.set(xlabel="processor seconds", xscale="log", title="with exact samplers")
     right.set(xlabel="share of the run", title="clusters")
     handles = middle.get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=8)
@@ -181,8 +184,8 @@ def plot(found: dict[str, Any], iterations: dict[str, int], folder: Path) -> Pat
 def main(arguments: list[str] | None = None) -> None:
     options = options_parser(__doc__, "shorter chains").parse_args(arguments)
     users, others, areas = load_users(options.data)
-    print(f"{users.shape[0]:,} users, {others.shape[0]:,} others, {users.shape[1]} areas")
-    every = contestants(*((600, 1_000) if options.quick else (3_000, 5_000)))
+    print(f"{users.shape[0]:,} users, {others.shape[0]:,} held-out users, {users.shape[1]} areas")
+    every = make_samplers(*((600, 1_000) if options.quick else (3_000, 5_000)))
     found = {}
     for name, (sampler, n_iterations, chains) in every.items():
         trees, first, last = run(sampler, users, n_iterations, chains)

@@ -1,7 +1,7 @@
-"""The pictures of the README and of the front page of the documentation.
+"""Figures of the front page of the documentation.
 
-Four small runs with nothing set but minibatches: the headings of birds, the mean directions of
-three groups on a sphere, a logistic regression on a million rows, and a support vector machine.
+Three small runs with default settings: the mean directions of three groups on a sphere, a logistic
+regression on a million rows, and a support vector machine.
 
 Run it with ``python examples/front_page.py``; it takes some two minutes.
 """
@@ -13,9 +13,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from scipy.special import expit
 from script_parts import parse_options
 
@@ -25,44 +23,8 @@ BLUE, ORANGE, GREEN, GREY = "#2a7f9e", "#d9622b", "#5a8f3c", "#9aa3a8"
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
-def birds(draws: int, n_rows: int = 50_000) -> Figure:
-    """Draw the headings of the README's birds, and what they say of the mean heading."""
-    angle = np.deg2rad(135.0)
-    south_east = [np.sin(angle), np.cos(angle)]
-    rows, _ = pg.datasets.make_vmf_mixture([south_east], 2.0, n_rows, random_seed=1)
-    with pm.Model():
-        x = pm.Data("x", rows)
-        mu = pg.UniformSphere("mu", shape=2)
-        kappa = pm.HalfNormal("kappa", 10.0)
-        pg.VonMisesFisher("y", mu=mu, kappa=kappa, observed=x)
-        pm.Deterministic("heading", pt.rad2deg(pt.arctan2(mu[0], mu[1])))
-        step = pg.SGGMC(batch_size=100, minibatch=["x"])
-        idata = pm.sample(draws, tune=draws, step=step, chains=4, random_seed=1, **QUIET)
-    heading = idata.posterior["heading"].values.ravel()
-    figure = plt.figure(figsize=(7.0, 2.8), layout="constrained")
-    rose = figure.add_subplot(1, 2, 1, projection="polar")
-    rose.set_theta_zero_location("N")
-    rose.set_theta_direction(-1)
-    edges = np.linspace(0.0, 2.0 * np.pi, 37)
-    counts, _ = np.histogram(np.arctan2(rows[:, 0], rows[:, 1]) % (2.0 * np.pi), edges)
-    rose.bar(edges[:-1], counts, np.diff(edges), align="edge", color=BLUE, alpha=0.75)
-    rose.set_xticks(np.deg2rad([0, 90, 180, 270]), ["N", "E", "S", "W"])
-    rose.set_yticks([])
-    rose.set_title(f"{n_rows:,} headings", fontsize=10)
-    axes = figure.add_subplot(1, 2, 2)
-    axes.hist(heading, 40, color=ORANGE, alpha=0.8)
-    axes.axvline(135.0, color="black", linewidth=1.2)
-    axes.text(135.0, axes.get_ylim()[1], " truth", va="top", fontsize=9)
-    axes.set_xlabel("mean heading, degrees from north")
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.set_yticks([])
-    axes.spines[["left", "right", "top"]].set_visible(False)
-    axes.set_title(f"its posterior: {heading.mean():.1f}° ± {heading.std():.1f}°", fontsize=10)
-    return figure
-
-
 def _seen(points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Place on paper of points of a sphere, and which of them are on its near side."""
+    """Orthographic projection of points of a sphere, and which of them are on its near side."""
     turn, tilt = np.deg2rad(-25.0), np.deg2rad(25.0)
     x = np.cos(turn) * points[:, 0] - np.sin(turn) * points[:, 1]
     y = np.sin(turn) * points[:, 0] + np.cos(turn) * points[:, 1]
@@ -109,7 +71,7 @@ def directions(draws: int) -> Figure:
 
 
 def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
-    """Two coefficients of a logistic regression, and the normal law that many rows make of them."""
+    """Two coefficients of a logistic regression, with the normal approximation."""
     rng = np.random.default_rng(1)
     covariates = rng.normal(size=(n_rows, 2)) @ np.array([[1.0, 0.7], [0.0, 0.7]])
     labels = (rng.random(n_rows) < expit(covariates @ [0.8, -0.4])).astype(float)
@@ -139,7 +101,7 @@ def many_rows(draws: int, n_rows: int = 1_000_000) -> Figure:
 
 
 def classifier(draws: int) -> Figure:
-    """Draw the border between two classes, as a hinge loss leaves it open."""
+    """Draw decision boundaries between two classes from a hinge posterior."""
     rng = np.random.default_rng(4)
     labels = np.repeat([-1, 1], 40)
     points = rng.normal(size=(80, 2)) * 0.9 + labels[:, None] * [0.9, 0.8]
@@ -163,7 +125,6 @@ def classifier(draws: int) -> Figure:
 
 
 PICTURES = {
-    "quick_start": birds,
     "door_directions": directions,
     "door_rows": many_rows,
     "door_classifier": classifier,
@@ -171,7 +132,7 @@ PICTURES = {
 
 
 def main() -> None:
-    """Run all four, and write their pictures."""
+    """Run all three, and write their pictures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--output", type=Path, default=Path("examples/output"))

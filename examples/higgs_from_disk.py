@@ -1,29 +1,29 @@
 """A Bayesian support vector machine on ten million rows that stay on disk.
 
 The rows come from `higgs_rows`. Minibatches of 100 are taken from a block of 200,000 that is in
-memory while the next one loads, and the clock runs from before the first row is read. All samplers
-start at w = 0, each with its own order of the blocks:
+memory while the next one loads, and times include the reading of rows. All samplers start at w = 0,
+each with its own order of the blocks:
 
 - *SSGNHT, decaying steps*: long steps first. Gradient noise, whose variance grows with the square
-  of the number of rows, then heats it a thousandfold; the mean of the draws classifies, the
-  draws are no sample of the posterior.
+  of the number of rows, then raises the temperature to about 1000; the mean of the draws is a
+  useful classifier, the draws are not a sample of the posterior.
 - *SSGNHT, control variates*: a short run of that kind, one pass over all rows for the gradient at
   its mean c, and then minibatches that estimate only the difference to it,
-  ∇U(c) + N/n Σ [∂u_i(w) − ∂u_i(c)]. That is the same posterior, written as another model: see
-  `build_model`. The difference vanishes for all rows but those whose hinge bends between w and c.
-  (*gSGNHT, control variates* is the same with the integrator of second order.)
-- *SSGNHT, noise as heat*: without control variates, from the mean of a longer first run, with
-  steps so short that gradient noise gives half of the friction's due.
-- the Gibbs sampler with data augmentation (Polson and Scott, 2011), which has to see all rows once
-  before it moves at all; its sweep goes over the same rows in compiled code with BLAS products.
+  ∇U(c) + N/n Σ [∂u_i(w) − ∂u_i(c)]. The posterior is the same, with another model code: see
+  `build_model`. The difference is zero for all rows but those whose kink lies between w and c.
+  (*gSGNHT, control variates* is the same with a second-order integrator.)
+- *SSGNHT, no control variates*: from the mean of a longer first run, with steps so short that
+  gradient noise contributes half of the noise that balances the friction.
+- the Gibbs sampler with data augmentation (Polson and Scott, 2011), whose first update needs a pass
+  over all rows; a sweep processes the same rows in compiled code with BLAS products.
 
-The samplers move coordinates in which gradient noise is the same in all directions, by a sample of
-rows that is read within the time. Gibbs sampling would gain nothing by that.
+The stochastic samplers use coordinates in which gradient noise is isotropic, estimated from a
+sample of rows; the times include this. Gibbs sampling does not depend on the coordinates.
 
-It shows test accuracy of the mean of the draws so far over the wall time, with the band of 0.1
-points in which it should stay over the last half of a sweep, and the temperature of the positions,
-the mean squared distance from the mode in units of the posterior, which is 1 for its draws. Mode
-and curvature are found afterwards by Newton's method on all rows.
+The figures show the test accuracy of the running mean against wall time, with a band of 0.1
+percentage points for the last half of a sweep, and the configurational temperature: the mean
+squared Mahalanobis distance from the mode divided by the dimension, which is 1 for posterior draws.
+Mode and curvature are computed afterwards by Newton's method on all rows.
 
 Run it with ``python examples/higgs_from_disk.py``; it takes some five minutes.
 ``PYMC_GEODESIC_DATA`` names the data folder.
@@ -60,29 +60,31 @@ from pymc_geodesic.datasets import RowBlocks
 from pymc_geodesic.schedules import PolynomialDecay
 
 BATCH, N_STEPS, BLOCK = 100, 100, 200_000
-FIRST_HEAT, DECAY_FROM = 50.0, 50
-"""Heat of the first steps, and the draw from which they decay like its inverse."""
+FIRST_NOISE_VARIANCE, DECAY_FROM = 50.0, 50
+"""Velocity variance added by gradient noise in one of the first steps, and the draw from which step
+sizes decay like 1 / t."""
 FEW_DRAWS, MANY_DRAWS = 120, 1000
-"""Draws before a change of coordinates; the mean is over the later half."""
+"""Draws before a change of coordinates, which is centered at the mean of their second half."""
 WIDTH, FEW_PIECES = 0.2, 4
 SHORT = ("SSGNHT, decaying steps", "SSGNHT, control variates")
-STEADY: dict[str, tuple[Any, bool, tuple[float, float, float], int]] = {
+SLOW: dict[str, tuple[Any, bool, tuple[float, float, float], int]] = {
     SHORT[1]: (pg.SSGNHT, True, (1.2, 0.1, 0.12), FEW_DRAWS),
     "gSGNHT, control variates": (pg.gSGNHT, True, (3.0, 0.4, 0.45), FEW_DRAWS),
-    "SSGNHT, noise as heat": (pg.SSGNHT, False, (0.05, 0.05, 0.1), MANY_DRAWS),
+    "SSGNHT, no control variates": (pg.SSGNHT, False, (0.05, 0.05, 0.1), MANY_DRAWS),
 }
-"""Step method, whether with control variates, heat, Ah and what hξ becomes, and draws before.
+"""Step method, whether with control variates, noise variance and friction Ah of a step with the
+stationary value of hξ, and number of draws before.
 
-With control variates steps decay slowly, which cools what noise is left.
+With control variates step sizes decay slowly, which reduces the remaining noise.
 """
 SLOW_DECAY_FROM = 300
 
 
 def build_model(n_features: int, *, controlled: bool) -> pm.Model:
-    """Return the classifier; one row stands in for the data.
+    """Return the classifier, with one row in place of the data.
 
-    With control variates a row keeps of its log ψ what is left without the tangent at the centre,
-    and the tangents of all rows are added as one number. The total is the same.
+    With control variates the term of a row is log ψ minus its tangent at the center, and the sum of
+    the tangents of all rows is one potential. The total is the same.
     """
     with pm.Model() as model:
         X = pm.Data("X", np.zeros((1, n_features), "float32"))
@@ -94,14 +96,14 @@ def build_model(n_features: int, *, controlled: bool) -> pm.Model:
         if not controlled:
             pg.Hinge("label", X @ weights, COST, observed=y)
             return model
-        centre = pm.Data("centre", np.zeros(n_features))
+        center = pm.Data("center", np.zeros(n_features))
         pm.Potential("tangents", pt.dot(pm.Data("slope", np.zeros(n_features)), weights))
 
-        def rest(value: Any, score: Any, at_centre: Any) -> Any:
-            tangent = pt.switch(value * at_centre < 1.0, value * score, 0.0)
+        def rest(value: Any, score: Any, at_center: Any) -> Any:
+            tangent = pt.switch(value * at_center < 1.0, value * score, 0.0)
             return COST * (-pt.maximum(0.0, 1.0 - value * score) - tangent)
 
-        pm.CustomDist("label", X @ weights, X @ centre, logp=rest, observed=y, dtype="int8")
+        pm.CustomDist("label", X @ weights, X @ center, logp=rest, observed=y, dtype="int8")
     return model
 
 
@@ -116,7 +118,7 @@ def noise_root(blocks: StreamedFrom, w: np.ndarray) -> np.ndarray:
 def curvature_root(blocks: StreamedFrom, w: np.ndarray) -> np.ndarray:
     """Return R such that the curvature is N in all directions of R⁻¹w, from a few rows.
 
-    Where control variates are at work these are also the directions of equal gradient noise.
+    With control variates gradient noise is isotropic in these coordinates, too.
     """
     features, signs = next(iter(blocks))
     near, n_rows = np.zeros((0, w.size)), 0
@@ -170,26 +172,33 @@ class Chain:
         return self.root @ self.point["coordinates"], stats["temperature"]
 
 
-def step_for(heat: float, n_rows: int) -> float:
-    """Step size h at which gradient noise N²/n adds a given heat, h²N²/(2n), in each step."""
-    return float(np.sqrt(2.0 * heat * BATCH)) / n_rows
+def step_size_for_noise(variance: float, n_rows: int) -> float:
+    """Step size h at which gradient noise N²/n adds h²N²/(2n) = ``variance`` to a velocity."""
+    return float(np.sqrt(2.0 * variance * BATCH)) / n_rows
 
 
 def first_chain(blocks: RowBlocks, d: int) -> Chain:
-    """Long steps that decay."""
-    h = step_for(FIRST_HEAT, blocks.total_size)
+    """Return a chain with long, decaying steps."""
+    h = step_size_for_noise(FIRST_NOISE_VARIANCE, blocks.total_size)
     decay = PolynomialDecay(h, b=DECAY_FROM, gamma=1.0)
     return Chain(pg.SSGNHT, blocks, d, False, step_size=decay, diffusion=0.1 / h)
 
 
-def steady_chain(
-    kind: Any, blocks: RowBlocks, d: int, controlled: bool, heat: float, friction: float, end: float
+def slow_chain(
+    kind: Any,
+    blocks: RowBlocks,
+    d: int,
+    controlled: bool,
+    variance: float,
+    friction: float,
+    end: float,
 ) -> Chain:
-    """Take steps of a given heat and friction Ah; thermostats follow within some 1 / end steps.
+    """Return a chain with a given noise variance and friction Ah per step.
 
-    The heat is that of minibatches without control variates, and of the first step.
+    The variance is that of the first step without control variates. The thermostat adapts within
+    about 1 / end steps.
     """
-    h = step_for(heat, blocks.total_size)
+    h = step_size_for_noise(variance, blocks.total_size)
     settings = {
         "step_size": PolynomialDecay(h, b=SLOW_DECAY_FROM, gamma=0.5) if controlled else h,
         "diffusion" if kind is pg.SSGNHT else "friction": friction / h,
@@ -201,7 +210,7 @@ def steady_chain(
 def run(
     first: Chain, then: Chain | None, few: int, data: RowBlocks, seed: int, seconds: float
 ) -> Trace:
-    """Draw with one chain, or after a few draws with another from the mean of these."""
+    """Run one chain, or after a few draws another one from their mean."""
     times, weights, temperatures = [], [], []
     d, block = first.root.shape[0], 7 * seed
     read_all(data)
@@ -210,16 +219,16 @@ def run(
     chain, stage = first, 0
     while not times or times[-1] < seconds:
         if then is not None and len(times) == few:
-            centre = np.mean(weights[few // 2 :], axis=0)
+            center = np.mean(weights[few // 2 :], axis=0)
             block += 1 + few * N_STEPS * BATCH // BLOCK
-            if "centre" in then.model.named_vars:
-                root, tangent = curvature_root(first.blocks, centre), slope(data, centre)
+            if "center" in then.model.named_vars:
+                root, tangent = curvature_root(first.blocks, center), slope(data, center)
                 start = (
-                    centre + root @ root.T @ (tangent - centre / PRIOR_SCALE**2) / data.total_size
+                    center + root @ root.T @ (tangent - center / PRIOR_SCALE**2) / data.total_size
                 )
-                then.begin(start, root, seed, block, centre=centre, slope=tangent)
+                then.begin(start, root, seed, block, center=center, slope=tangent)
             else:
-                then.begin(centre, noise_root(first.blocks, centre), seed, block)
+                then.begin(center, noise_root(first.blocks, center), seed, block)
             chain, stage = then, few
         w, temperature = chain.draw()
         weights.append(w)
@@ -246,7 +255,7 @@ def point_estimates(blocks: RowBlocks) -> dict[str, np.ndarray]:
 
 
 def largest_memory() -> float:
-    """Largest size of this process in GiB, where the system says."""
+    """Peak memory of this process in GiB, where the system reports it."""
     status = Path("/proc/self/status")
     if not status.exists():
         return float("nan")
@@ -264,7 +273,7 @@ def main() -> None:
     parser.add_argument("--long-seeds", type=int, default=3, help="longer runs")
     parser.add_argument("--seconds", type=float, default=12.0, help="of each longer run")
     parser.add_argument("--sweeps", type=int, default=12, help="of the Gibbs sampler")
-    parser.add_argument("--folder", type=Path, help="keeps the rows, and has them the next time")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the rows for later runs")
     parser.add_argument("--output", type=Path, default=Path("output"))
     options = parse_options(
         parser, rows=400_000, test_rows=20_000, seeds=1, long_seeds=1, seconds=2.0, sweeps=3
@@ -280,8 +289,8 @@ def main() -> None:
         blocks = write_rows(folder, X, y, options.rows, BLOCK)
         first = first_chain(blocks, d)
         others = {SHORT[0]: (None, 0)} | {
-            name: (steady_chain(kind, blocks, d, controlled, *rates), few)
-            for name, (kind, controlled, rates, few) in STEADY.items()
+            name: (slow_chain(kind, blocks, d, controlled, *rates), few)
+            for name, (kind, controlled, rates, few) in SLOW.items()
         }
         gibbs = run_gibbs(blocks, options.sweeps, d)
         sweep = gibbs.shortest()
@@ -295,7 +304,7 @@ def main() -> None:
         }
         memory = largest_memory()
         estimates = point_estimates(blocks)
-        law = posterior_mode(blocks, d)
+        mode, curvature = posterior_mode(blocks, d)
 
     sets = held_out(X_test, y_test, options.test_rows)
     summary: dict[str, Any] = {
@@ -303,13 +312,13 @@ def main() -> None:
         "memory_GiB": memory,
         "seconds of sweeps": np.diff(gibbs.seconds, prepend=0.0).tolist(),
     }
-    for part, label in ((0.5, "later half of the draws"), (0.0, "all draws")):
+    for part, label in ((0.5, "second half of the draws"), (0.0, "all draws")):
         for name, traces in short.items():
             ranges = [flatness(trace, part, sweep, sets) for trace in traces]
             summary[f"{name}, mean of {label}: range over the last half of a sweep"] = {
                 key: [round(each[key], 3) for each in ranges] for key in sets
             }
-    classifiers = {"mode": law[0], **estimates, "Gibbs, later half": gibbs.means(0.5)[-1]}
+    classifiers = {"mode": mode, **estimates, "Gibbs, second half": gibbs.means(0.5)[-1]}
     for name, traces in short.items():
         for seed, trace in enumerate(traces):
             stop = np.searchsorted(trace.seconds, sweep, side="right")
@@ -321,7 +330,7 @@ def main() -> None:
         for name, w in classifiers.items()
     }
     noise = np.random.default_rng(3).standard_normal((200, d))
-    draws = law[0] + np.linalg.solve(np.linalg.cholesky(law[1]).T, noise.T).T
+    draws = mode + np.linalg.solve(np.linalg.cholesky(curvature).T, noise.T).T
     summary["sd of the accuracy of draws of the posterior"] = [
         round(float(accuracy(draws, *rows).std()), 4) for rows in sets.values()
     ]
@@ -329,24 +338,24 @@ def main() -> None:
     curves = {}
     for name, traces in {**long, "Gibbs, data augmentation": [gibbs]}.items():
         at = gibbs.seconds if traces[0] is gibbs else times
-        curves[name] = at, temperature_so_far(traces, at, *law)
-        last = [distances(trace.weights[len(trace.seconds) // 2 :], *law) for trace in traces]
+        curves[name] = at, temperature_so_far(traces, at, mode, curvature)
+        last = [
+            distances(trace.weights[len(trace.seconds) // 2 :], mode, curvature) for trace in traces
+        ]
         summary[name] = {
             "steps per second": N_STEPS * len(traces[0].seconds) / traces[0].seconds[-1],
-            "kinetic temperature of the later half": float(
+            "kinetic temperature of the second half": float(
                 np.mean([np.mean(each.temperature[len(each.seconds) // 2 :]) for each in traces])
             ),
-            "temperature of the positions of the later half": [float(np.mean(x)) for x in last],
+            "configurational temperature of the second half": [float(np.mean(x)) for x in last],
             "seconds to the last stage": float(traces[0].seconds[traces[0].first]),
-            "seconds until the temperature of the positions is within 10 %, first and for good": [
+            "seconds until the configurational temperature is within 10 %, first and permanently": [
                 float(min(at[np.abs(curves[name][1] - 1.0) <= 0.1], default=np.inf)),
                 time_to_stay(*curves[name]),
             ],
         }
     options.output.mkdir(exist_ok=True, parents=True)
-    plot_accuracy(short, gibbs, sets, law[0]).savefig(
-        options.output / "higgs_from_disk.png", dpi=120
-    )
+    plot_accuracy(short, gibbs, sets, mode).savefig(options.output / "higgs_from_disk.png", dpi=120)
     plot_temperature(curves, sweep).savefig(options.output / "higgs_temperature.png", dpi=120)
     text = json.dumps(summary, indent=1)
     (options.output / "higgs_from_disk.json").write_text(text)

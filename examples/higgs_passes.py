@@ -10,7 +10,7 @@ from pymc_geodesic.datasets import RowBlocks
 
 COST, PRIOR_SCALE = 1.0, 1.0
 BANDWIDTHS = (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.03, 0.02, 0.02)
-"""Distances from the kink within which rows count as curved, in steps of Newton's method."""
+"""Smoothing widths of the hinge loss in successive steps of Newton's method."""
 HALVINGS = 10
 
 
@@ -70,8 +70,8 @@ def run_gibbs(blocks: RowBlocks, sweeps: int, d: int) -> Trace:
 def posterior_mode(blocks: RowBlocks, n_features: int) -> tuple[np.ndarray, np.ndarray]:
     """Return mode and curvature of −log posterior by Newton's method on all rows.
 
-    The rows near the kink are the curvature: Σ x xᵀ 1[|1 − y x·w| < b] / (2b). A step is halved
-    until it goes down.
+    The curvature is estimated from rows near the kink: Σ x xᵀ 1[|1 − y x·w| < b] / (2b). A step is
+    halved until the energy decreases.
     """
     w = np.zeros(n_features)
     lowest = energy(blocks, w)

@@ -1,6 +1,6 @@
-"""Rows of HIGGS on disk, as many as wanted, and rows held out: what `higgs_from_disk` reads.
+"""Training rows of HIGGS on disk, in any number, and test sets for `higgs_from_disk`.
 
-The rows of the HIGGS data in the data folder are repeated and jittered by a hundredth of each
+The rows of the HIGGS data in the data folder are repeated and jittered by 0.01 of each
 feature's standard deviation until there are ten million, in random order (1.2 GB in single
 precision).
 """
@@ -55,10 +55,10 @@ def far_from(rows: np.ndarray, others: np.ndarray, distance: float) -> np.ndarra
 
 
 def read_higgs(data: str | None) -> tuple[np.ndarray, ...]:
-    """Return standardised features, with a column of ones, and signs, for training and testing.
+    """Return standardized features, with a column of ones, and signs, for training and testing.
 
     The first `FEW` rows for testing are the test set of the file, the others its second sample of
-    training rows without those that come close to a row seen in training.
+    training rows without those near a training row.
     """
     arrays = read_arrays("higgs_small.npz", data_home=data, origin=ORIGIN)
     train = arrays["X_sas"].astype("float64")
@@ -106,7 +106,7 @@ def write_rows(
 
 
 def held_out(X: np.ndarray, y: np.ndarray, n_rows: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Test sets: few rows, all rows, and many rows drawn from all as those for training are."""
+    """Test sets: few rows, all rows, and many rows jittered like the training rows."""
     many = jittered(np.random.default_rng(2), X, y, n_rows)
     sets = {f"{FEW:,} rows": (X[:FEW], y[:FEW]), f"{len(X):,} rows": (X, y)}
     return sets | {f"{n_rows:,} jittered rows": many}

@@ -1,4 +1,4 @@
-"""What samplers of `higgs_from_disk` did over the wall time, and how it is looked at and drawn."""
+"""Traces of the samplers of `higgs_from_disk` over wall time: summaries and plots."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,12 @@ PLOTTED = 150
 
 @dataclass(frozen=True)
 class Trace:
-    """What a sampler did.
+    """Draws of a sampler with their times.
 
     Attributes
     ----------
     seconds : ndarray, shape (draw,)
-        Since before it read the first row.
+        Since the start, reading of rows included.
     weights : ndarray, shape (draw, feature)
     temperature : ndarray, shape (draw,)
         Kinetic.
@@ -59,11 +59,13 @@ def flatness(trace: Trace, part: float, end: float, sets: dict[str, Any]) -> dic
     return {name: float(np.ptp(accuracy(means, *rows))) for name, rows in sets.items()}
 
 
-def temperature_so_far(traces: list[Trace], seconds: np.ndarray, *law: np.ndarray) -> np.ndarray:
-    """Temperature of the positions of the later half of the draws so far of the last stage."""
+def temperature_so_far(
+    traces: list[Trace], seconds: np.ndarray, *mode_and_curvature: np.ndarray
+) -> np.ndarray:
+    """Return the configurational temperature of the second half of the draws of the last stage."""
     result = np.full((len(traces), len(seconds)), np.nan)
     for row, trace in zip(result, traces, strict=True):
-        total = np.concatenate([[0.0], np.cumsum(distances(trace.weights, *law))])
+        total = np.concatenate([[0.0], np.cumsum(distances(trace.weights, *mode_and_curvature))])
         stop = np.searchsorted(trace.seconds, seconds, side="right")
         start = trace.first + (stop - trace.first) // 2
         some = stop > trace.first
@@ -82,7 +84,7 @@ def time_to_stay(seconds: np.ndarray, temperature: np.ndarray) -> float:
 def plot_accuracy(
     traces: dict[str, list[Trace]], gibbs: Trace, sets: dict[str, Any], mode: np.ndarray
 ) -> Any:
-    """Draw the accuracy of the mean of the later half of the draws so far, for two test sets."""
+    """Plot the accuracy of the mean of the second half of the draws so far, for two test sets."""
     sweep = gibbs.shortest()
     names = [next(iter(sets)), list(sets)[-1]]
     figure, panels = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
@@ -125,7 +127,7 @@ def plot_accuracy(
 
 
 def plot_temperature(curves: dict[str, tuple[np.ndarray, np.ndarray]], sweep: float) -> Any:
-    """Draw the temperature of the positions."""
+    """Plot the configurational temperature."""
     figure, ax = plt.subplots(figsize=(7, 4.2), layout="constrained")
     for name, (seconds, temperature) in curves.items():
         ax.plot(seconds, temperature, "o--" if "Gibbs" in name else "-", markersize=3, label=name)
@@ -135,7 +137,7 @@ def plot_temperature(curves: dict[str, tuple[np.ndarray, np.ndarray]], sweep: fl
         xscale="log",
         yscale="log",
         xlabel="wall time, reading included (s)",
-        ylabel="temperature of the later half of the draws",
+        ylabel="configurational temperature, second half of the draws",
     )
     ax.legend(fontsize=8)
     return figure

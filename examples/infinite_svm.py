@@ -2,14 +2,14 @@
 
 A Dirichlet-process mixture of linear large-margin experts, its weights drawn by stochastic
 subgradient thermostats on minibatches (SSGNHT within Gibbs) or by data augmentation, and one of
-multinomial logit models (dpMNL), beside a linear support vector machine, a multinomial logit model
-and a machine with a Gaussian kernel. Protein folds: 694 rows of 21 features, 27 classes, five-fold
-cross-validation, ten chains. ijcnn1: 49,990 rows of 22 features to learn from, 91,701 to be tested
-on.
+multinomial logit models (dpMNL), compared with a linear support vector machine, a multinomial logit
+model and a support vector machine with a Gaussian kernel. Protein folds: 694 rows of 21 features,
+27 classes, five-fold cross-validation, ten chains. ijcnn1: 49,990 training rows of 22 features,
+91,701 test rows.
 
-The last line that is printed is a JSON object with all figures: accuracies, and seconds of the
-processor for the weights and in all. Run it with ``python examples/infinite_svm.py``; it takes
-eight minutes of the processor, and one with ``--quick``: one fold, fewer sweeps, 10,000 rows of
+The last line of output is a JSON object with all results: accuracies, and processor seconds of the
+weight updates and in total. Run it with ``python examples/infinite_svm.py``; it takes
+eight minutes of processor time, and one with ``--quick``: one fold, fewer sweeps, 10,000 rows of
 ijcnn1. ``--data-set protein`` or ``--data-set ijcnn1`` runs one of them.
 """
 
@@ -51,7 +51,7 @@ STEPS: dict[str, dict[str, int]] = {
     "protein": {"n_steps": 10, "batch_size": 200},
     "ijcnn1": {"n_steps": 500, "batch_size": 2000},
 }
-"""Of the thermostats in each sweep."""
+"""Steps of the thermostats in each sweep."""
 
 
 def load_protein(data: str | None) -> tuple[np.ndarray, np.ndarray]:
@@ -134,9 +134,9 @@ def run_protein(data: str | None, *, quick: bool) -> dict[str, dict[str, float]]
 
 
 def run_ijcnn1(data: str | None, *, quick: bool) -> dict[str, dict[str, float]]:
-    """Learn from the first part."""
+    """Fit to the training rows and score the test rows."""
     X, y, X_test, y_test = load_ijcnn1(data)
-    if quick:  # neighbours belong together: every fifth of them would leave some inputs constant
+    if quick:  # neighboring rows are similar: every fifth row would leave some features constant
         rng = np.random.default_rng(SEED)
         kept, kept_test = (rng.choice(len(each), 10_000, replace=False) for each in (y, y_test))
         X, y, X_test, y_test = X[kept], y[kept], X_test[kept_test], y_test[kept_test]
@@ -152,7 +152,7 @@ def run_ijcnn1(data: str | None, *, quick: bool) -> dict[str, dict[str, float]]:
 
 
 def plot(found: dict[str, Any], folder: Path) -> Path:
-    """Draw accuracies, with a standard error to each side, and the seconds of all weights."""
+    """Plot accuracies with standard errors, and seconds in total and of the weight updates."""
     matplotlib.use("Agg")
     figure, axes = plt.subplots(
         len(found), 2, figsize=(9.0, 2.6 * len(found)), layout="constrained", squeeze=False,
@@ -167,7 +167,7 @@ def plot(found: dict[str, Any], folder: Path) -> Path:
         for key, label in (("seconds", "in all"), ("seconds_for_weights", "weights")):
             seconds = [results[each].get(key, np.nan) for each in names]
             right.plot(seconds, names, "o", label=label)
-        right.set(xscale="log", xlabel="seconds of the processor")
+        right.set(xscale="log", xlabel="processor seconds")
         right.legend(fontsize=8)
         for axis in (left, right):
             axis.grid(alpha=0.3)

@@ -4,13 +4,13 @@ Section 4.1 of Baker, Fearnhead, Fox, Nemeth (2018): K = 50 topics over 7,702 wo
 documents per iteration, perplexity of the held-out words of 1,000 other documents. The step sizes
 of SCIR and SGRLD come from a grid search on the first 10,000 documents.
 
-What fits into memory can be visited again: "SCIR, revisited" has all documents in the model, whose
-proportions persist, and minibatches of 1,000, so that two sweeps over a document suffice. Its step
-sizes come from a grid search of twenty passes.
+Documents that fit in memory can be visited repeatedly: "SCIR, revisited" has all documents in the
+model, whose proportions persist, and minibatches of 1,000, so that two sweeps over a document
+suffice. Its step sizes come from a grid search of twenty passes.
 
-Beside them are online variational Bayes of scikit-learn and gensim and the collapsed Gibbs sampler
-of tomotopy, where they are installed. All may use two cores, and all topics are judged by the same
-`perplexity`.
+They are compared with online variational Bayes of scikit-learn and gensim and the collapsed Gibbs
+sampler of tomotopy, where these are installed. All may use two cores, and all topics are evaluated
+by the same `perplexity`.
 
     python examples/lda_wikipedia.py --data FOLDER                       # everything
     python examples/lda_wikipedia.py --data FOLDER --only SCIR --seeds 2 # adds to earlier results
@@ -57,7 +57,7 @@ GRID = {
     REVISITED: {"h0": (1.0,), "b": (10.0, 30.0), "gamma": (0.5, 0.7, 1.0)},
 }
 CRITERION = {"SCIR": "perplexity", "SGRLD": "perplexity", REVISITED: "averaged"}
-"""What the search goes by: the last draw, as in the paper, or the mean over the last draws."""
+"""Criterion of the grid search: the last draw, as in the paper, or the mean over the last draws."""
 GRID_DOCUMENTS = 10_000
 GRID_PASSES = 20
 
@@ -65,8 +65,8 @@ Snapshot = tuple[float, int, np.ndarray, np.ndarray | float]
 """Seconds so far, documents so far, topics, concentration of the proportions."""
 
 
-def topics_of(point: dict) -> np.ndarray:
-    """Topics on the simplex, from what PyMC keeps of them."""
+def get_topics(point: dict) -> np.ndarray:
+    """Topics on the simplex, from a point of PyMC."""
     value = point["topics_simplex__"]
     logarithm = np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
     topics = np.exp(logarithm - logarithm.max(axis=-1, keepdims=True))
@@ -76,7 +76,7 @@ def topics_of(point: dict) -> np.ndarray:
 def stream_documents(
     method: type, schedule: pg.PolynomialDecay, train: sparse.csr_matrix, total: int, seed: int
 ) -> Iterator[Snapshot]:
-    """Run a stochastic gradient sampler over documents that pass by once."""
+    """Run a stochastic gradient sampler over a stream of documents, each visited once."""
     blocks = [train[i : i + BATCH_SIZE] for i in range(0, train.shape[0], BATCH_SIZE)]
     model = pg.topics.lda(blocks[0], N_TOPICS, ALPHA, BETA)
     step = method(
@@ -96,7 +96,7 @@ def stream_documents(
 def revisit_documents(
     schedule: pg.PolynomialDecay, train: sparse.csr_matrix, seed: int, passes: int
 ) -> Iterator[Snapshot]:
-    """Run SCIR over documents that stay in memory, and their proportions with them."""
+    """Run SCIR over documents in memory, with persistent proportions."""
     model = pg.topics.lda(train, N_TOPICS, ALPHA, BETA)
     step = pg.SCIR(
         local=["theta"],
@@ -115,7 +115,7 @@ def revisit_documents(
 def run_step(
     step: pg.SCIR | pg.SGRLD, model: pm.Model, n_draws: int, documents: int, seed: int
 ) -> Iterator[Snapshot]:
-    """Yield the topics of every draw, which sees so many documents."""
+    """Yield the topics of every draw, and the number of documents per draw."""
     point = model.initial_point(random_seed=seed)
     step.setup_chain(np.random.default_rng(seed), 0, n_draws)
     step.step(point)  # compiles
@@ -125,7 +125,7 @@ def run_step(
         began = time.perf_counter()
         point, _ = step.step(point)
         seconds += time.perf_counter() - began
-        yield seconds, (draw + 1) * documents, topics_of(point), ALPHA
+        yield seconds, (draw + 1) * documents, get_topics(point), ALPHA
 
 
 def scikit_learn(
@@ -180,7 +180,7 @@ def gensim(train: sparse.csr_matrix, total: int, seed: int, passes: int) -> Iter
 
 
 def tomotopy(train: sparse.csr_matrix, total: int, seed: int) -> Iterator[Snapshot]:
-    """Collapsed Gibbs sampling of all documents, two threads; documents count once a sweep."""
+    """Collapsed Gibbs sampling of all documents, two threads; a sweep counts every document."""
     import tomotopy
 
     model = tomotopy.LDAModel(k=N_TOPICS, alpha=ALPHA, eta=BETA, seed=seed)
@@ -209,7 +209,7 @@ def perplexity_of(probabilities: np.ndarray, held_out: sparse.csr_array) -> floa
 def watch(
     snapshots: Iterator[Snapshot], corpus: CompletionCorpus, *, every: int, seconds: float
 ) -> dict[str, list[float]]:
-    """Perplexity after every so many documents, of the last topics and averaged over the latest."""
+    """Perplexity at intervals of documents, of the last draw and averaged over the latest draws."""
     seen: dict[str, list[float]] = {
         key: [] for key in ("seconds", "documents", "perplexity", "averaged")
     }
@@ -243,7 +243,7 @@ def search(
     every: int,
     known: list[dict],
 ) -> Iterator[dict]:
-    """Perplexity at the end of the run of every schedule that is not known yet."""
+    """Run every schedule without a result; record the perplexity at the end of the run."""
     for values in product(*GRID[name].values()):
         setting = dict(zip(GRID[name], values, strict=True))
         if any(setting.items() <= trial.items() for trial in known):
@@ -255,7 +255,7 @@ def search(
 
 
 def plot(curves: dict[str, list[dict]], path: Path) -> None:
-    """Draw perplexity against documents and against wall time."""
+    """Plot perplexity against documents and against wall time."""
     from matplotlib import pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, sharey=True, figsize=(11, 4.5), layout="constrained")
@@ -267,7 +267,7 @@ def plot(curves: dict[str, list[dict]], path: Path) -> None:
                 axis.plot(seen[key], seen["perplexity"], color=color, label=label, linewidth=1.0)
                 if name in GRID:
                     axis.plot(seen[key], seen["averaged"], color=color, linestyle="--")
-    left.plot([], [], color="grey", linestyle="--", label=f"mean of {SNAPSHOTS} draws")
+    left.plot([], [], color="gray", linestyle="--", label=f"mean of {SNAPSHOTS} draws")
     left.set(
         xlabel="documents", ylabel="perplexity of held-out words", xscale="log", ylim=(None, 3000)
     )
@@ -278,10 +278,10 @@ def plot(curves: dict[str, list[dict]], path: Path) -> None:
 
 
 def main() -> None:
-    """Run the samplers and programs that are asked for, and draw all results so far."""
+    """Run the selected samplers and programs, and plot all results so far."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=None, help="folder of the data set")
-    parser.add_argument("--documents", type=int, default=50_000, help="documents to learn from")
+    parser.add_argument("--documents", type=int, default=50_000, help="training documents")
     parser.add_argument("--passes", type=int, default=1, help="passes of variational Bayes")
     parser.add_argument("--visits", type=int, default=30, help="visits to revisited documents")
     parser.add_argument("--seeds", type=int, nargs="*", default=[1, 2, 3, 4, 5])

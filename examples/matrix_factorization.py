@@ -1,6 +1,6 @@
 """Probabilistic matrix factorization by singular values and two orthonormal frames.
 
-Entries of a matrix are normal around F, of rank Q, and some are left out. The parametrizations are
+Entries of a matrix are normal around F, of rank Q, and some are held out. The parametrizations are
 
 - *factors*: F = A Bᵀ with normal factor matrices, as in PyMC's gallery (Salakhutdinov and Mnih
   2008), identified up to a Q × Q matrix;
@@ -9,7 +9,7 @@ Entries of a matrix are normal around F, of rank Q, and some are left out. The p
 
 For each sampler the table has the R-hat and the worst effective sample size of identified
 quantities, per 1,000 gradient evaluations and per processor second, and RMSE and log predictive
-density of the entries left out. The components are those of the singular value decomposition of
+density of the held-out entries. The components are those of the singular value decomposition of
 each draw of F, with aligned signs.
 
 The matrices are *fertility*, births per woman in a hundred countries from 1960 to 2011 (World Bank,
@@ -40,7 +40,7 @@ SEED = 1
 
 
 class Entries(NamedTuple):
-    """Entries of a matrix, standardized: those of the fit, then those left out.
+    """Standardized entries of a matrix: training entries, then held-out entries.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Entries(NamedTuple):
 
 
 def leave_out(row: np.ndarray, column: np.ndarray, value: np.ndarray, share: float) -> Entries:
-    """Leave out entries at random; subtract column means and divide by one standard deviation."""
+    """Hold out entries at random; subtract column means and divide by one standard deviation."""
     order = np.random.default_rng(SEED).permutation(len(value))
     row, column, value = row[order], column[order], value[order]
     n_fit = round((1.0 - share) * len(value))
@@ -91,7 +91,7 @@ MATRICES = {"fertility": fertility, "lectures": lectures}
 
 
 def add_likelihood(entries: Entries, left: Any, right: Any) -> None:
-    """Add noise and the entries of the fit."""
+    """Add the likelihood of the training entries."""
     row, column = entries.row[: entries.n_fit], entries.column[: entries.n_fit]
     mean = (left[row] * right[column]).sum(axis=1)
     sigma = pm.HalfNormal("sigma", 1.0)
@@ -124,7 +124,7 @@ def factors(entries: Entries) -> pm.Model:
     return model
 
 
-def contestants() -> dict[str, tuple[Callable[[Entries], pm.Model], Callable[[], Any]]]:
+def make_samplers() -> dict[str, tuple[Callable[[Entries], pm.Model], Callable[[], Any]]]:
     """Return model and step method by name; None is NUTS."""
     flat = dict.fromkeys(("U", "V"), pg.manifolds.Euclidean)
     return {
@@ -169,7 +169,7 @@ def worst(values: np.ndarray) -> tuple[float, float]:
 
 
 def left_out_errors(posterior: Any, entries: Entries, n_draws: int = 300) -> tuple[float, float]:
-    """Return RMSE and mean log predictive density of the entries left out."""
+    """Return RMSE and mean log predictive density of the held-out entries."""
     left, right = (
         posterior[name].values.reshape(-1, size, RANK)
         for name, size in zip(("left", "right"), entries.shape, strict=True)
@@ -199,13 +199,13 @@ def sample(model: pm.Model, make_step: Callable[[], Any], draws: int) -> tuple[A
 
 
 def run(entries: Entries, names: list[str], draws: int) -> None:
-    """Sample with each contestant and print its line."""
+    """Run each sampler and print its row of the table."""
     columns = ["gradients", "seconds", "RMSE", "lpd"]
     quantities = ["sigma", "fitted values", "singular values", "components", "factor"]
     columns += [f"{name}: R-hat, ESS/1,000 gradients, ESS/s" for name in quantities]
     print(f"| parametrization and sampler | {' | '.join(columns)} |")
     for name in names:
-        build, make_step = contestants()[name]
+        build, make_step = make_samplers()[name]
         idata, seconds = sample(build(entries), make_step, draws)
         stats = idata.sample_stats
         gradients = float(stats["n_grad" if "n_grad" in stats else "n_steps"].sum())
@@ -223,18 +223,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=1000, help="per chain, of two chains")
     parser.add_argument("--matrices", nargs="+", default=list(MATRICES), choices=MATRICES)
-    parser.add_argument("--only", nargs="+", default=list(contestants()), choices=contestants())
+    parser.add_argument("--only", nargs="+", default=list(make_samplers()), choices=make_samplers())
     few = ["frames, GMC, geodesics"]
     options = parse_options(parser, draws=100, matrices=["fertility"], only=few)
     for name in options.matrices:
         try:
             entries = MATRICES[name]()
         except FileNotFoundError as error:
-            print(f"\n{name} left out: {error}")
+            print(f"\n{name} skipped: {error}")
             continue
         n, m = entries.shape
         n_left_out = len(entries.value) - entries.n_fit
-        print(f"\n{name}: {n} × {m}, {entries.n_fit} entries, {n_left_out} left out, rank {RANK}")
+        print(f"\n{name}: {n} × {m}, {entries.n_fit} entries, {n_left_out} held out, rank {RANK}")
         variance = (entries.value[entries.n_fit :] ** 2).mean()
         print(f"column means: RMSE {np.sqrt(variance):.4f}")
         run(entries, options.only, options.draws)

@@ -1,13 +1,13 @@
-"""Topics that tell twenty labels apart: Gibbs MedLDA on all newsgroups.
+"""Max-margin topics for twenty classes: Gibbs MedLDA on all newsgroups.
 
-11,269 texts to learn from and 7,505 to predict, words in five texts or more without stop words,
-20 and 50 topics, α = β = 1, cost 16, margin 4. Compared are, by documents processed and by seconds
-of the processor, data augmentation and online passive-aggressive learning with a machine for each
-class against all others, SSGRLD with the multi-class hinge, and a support vector machine on words.
+11,269 training and 7,505 test texts, words in five texts or more without stop words, 20 and 50
+topics, α = β = 1, cost 16, margin 4. Accuracy against documents processed and processor seconds is
+compared for data augmentation and online passive-aggressive learning with one-vs-rest classifiers,
+SSGRLD with the multiclass hinge, and a support vector machine on words.
 
-The last line that is printed is a JSON object with all figures. Run it with
-``python examples/medlda_20groups.py``; it takes some ten minutes of the processor, and two with
-``--quick``, which takes 20 topics and fewer texts; ``--topics`` has other numbers.
+The last line of output is a JSON object with all results. Run it with
+``python examples/medlda_20groups.py``; it takes some ten minutes of processor time, and two with
+``--quick``, which has 20 topics and fewer texts. ``--topics`` sets the numbers of topics.
 """
 
 import json
@@ -33,14 +33,14 @@ from pymc_geodesic.topics import (
 )
 
 SETTINGS: dict[str, float] = {"alpha": 1.0, "beta": 1.0, "cost": 16.0, "margin": 4.0}
-"""With nineteen in twenty negatives a wide margin is lost in all machines of one against all."""
+"""A wide margin is not attainable for one-vs-rest classifiers with 95 % negative labels."""
 
 
 STYLES = {"20 topics": "--", "80 topics": "-.", "110 topics": ":"}
 
 
 def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[..., Any]]:
-    """Name the ways of sampling many classes, each with as many steps as a pass has."""
+    """Return samplers by name, each with the number of steps of a pass."""
 
     def augmentation(counts: Any, labels: Any, **more: Any) -> Any:
         return medlda_gibbs(counts, labels, n_topics, draws=sweeps, tune=0, **SETTINGS, **more)
@@ -65,7 +65,7 @@ def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[.
 
 
 def load_texts(data: str | None, *, every: int = 1) -> dict[str, Any]:
-    """Return every so manieth text, with words in five texts or more that are no stop words."""
+    """Return one in ``every`` texts, with words in five texts or more that are not stop words."""
     arrays = read_arrays("20news_bow_61188.npz", data_home=data, origin=ORIGIN)
     words, groups = arrays["vocab"].astype(str), arrays["label_names"].astype(str)
     train = sparse.csr_array(sparse_rows(arrays, "Xtr"))[::every]
@@ -83,7 +83,7 @@ def load_texts(data: str | None, *, every: int = 1) -> dict[str, Any]:
 def learn(
     texts: dict[str, Any], way: str, n_topics: int, *, sweeps: int, passes: int, seed: int
 ) -> tuple[dict[str, Any], Any]:
-    """Return the curve of one way, and the topics of the groups."""
+    """Return the learning curve of one sampler, and the topics of the groups."""
     sampler = samplers(n_topics, sweeps=sweeps, passes=passes)[way]
     idata = timed(sampler, texts, classes=texts["groups"], random_seed=seed)
     curve = follow(idata, texts, 5, seed, last=2, n_tune=5, n_sweeps=5)
@@ -103,21 +103,21 @@ def linear_machine(texts: dict[str, Any]) -> dict[str, float]:
 
 
 def plot(curves: dict[str, dict[str, Any]], machine: float, table: Any, folder: Path) -> Path:
-    """Draw accuracy by documents and by seconds, and the shares of topics in the groups."""
+    """Plot accuracy against documents and seconds, and the topic proportions of the groups."""
     matplotlib.use("Agg")
     figure, axes = plt.subplots(
         1, 3, figsize=(13.0, 5.0), layout="constrained", width_ratios=(1, 1, 1.6)
     )
-    colours = {
+    colors = {
         name: f"C{i}" for i, name in enumerate(dict.fromkeys(c.split(", ")[0] for c in curves))
     }
     for axis, by in zip(axes[:2], ("documents", "seconds"), strict=True):
         for name, curve in curves.items():
             style = STYLES.get(name.split(", ")[1], "-")
-            colour = colours[name.split(", ")[0]]
-            axis.semilogx(curve[by], curve["accuracy"], f".{style}", color=colour, label=name)
-        axis.axhline(machine, color="grey", linestyle=":", label="LinearSVC, all words")
-        label = "seconds of the processor" if by == "seconds" else by
+            color = colors[name.split(", ")[0]]
+            axis.semilogx(curve[by], curve["accuracy"], f".{style}", color=color, label=name)
+        axis.axhline(machine, color="gray", linestyle=":", label="LinearSVC, all words")
+        label = "processor seconds" if by == "seconds" else by
         axis.set(xlabel=label, ylabel="test accuracy", ylim=(0, 1))
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

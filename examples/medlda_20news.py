@@ -1,21 +1,21 @@
-"""Topics that tell labels apart: Gibbs MedLDA on two newsgroups.
+"""Max-margin topics for two classes: Gibbs MedLDA on two newsgroups.
 
-Texts of alt.atheism and talk.religion.misc (856 to learn from, 569 to predict), stop words removed,
-with the settings of the papers: α = β = 1, cost 1, margin 164. Compared are, by documents
-processed and by seconds of the processor,
+Texts of alt.atheism and talk.religion.misc (856 for training, 569 for testing), stop words removed,
+with the settings of the papers: α = β = 1, cost 1, margin 164. Accuracy against documents processed
+and processor seconds is compared for
 
 - data augmentation (`medlda_gibbs`), with topics drawn given λ as its authors do, and without λ;
 - SSGRLD (`medlda_ssgrld`), minibatches of 64: SCIR and SGRLD for topics, SSGNHT for weights;
 - the same with memoized documents, whose counts have no minibatch noise;
 - online passive-aggressive learning (`medlda_passive_aggressive`), minibatches of 64;
 
-and beside them a support vector machine on all words, one on the topics that LDA finds without
+and for baselines: a support vector machine on all words, one on the topics that LDA finds without
 labels (also by scikit-learn, and by gensim and tomotopy where they are installed), and tomotopy's
 supervised LDA. A figure shows the curves and the average topics of both classes.
 
-The last line that is printed is a JSON object with all figures. Run it with
-``python examples/medlda_20news.py``; it takes some six minutes of the processor, and one with
-``--quick``, which takes 20 topics and one seed.
+The last line of output is a JSON object with all results. Run it with
+``python examples/medlda_20news.py``; it takes some six minutes of processor time, and one with
+``--quick``, which has 20 topics and one seed.
 """
 
 import importlib.util
@@ -55,10 +55,10 @@ ORIGIN = (
 SETTINGS: dict[str, float] = {"alpha": 1.0, "beta": 1.0, "cost": 1.0, "margin": 164.0}
 CLASSES = {-1: "alt.atheism", 1: "talk.religion.misc"}
 LEVELS = (0.70, 0.75, 0.78)
-"""Accuracies of which the figures say when they were first reached."""
+"""Accuracies whose first attainment is reported."""
 
 LAST = 5
-"""Draws over which predictions are averaged, fewer at first."""
+"""Maximum number of draws over which predictions are averaged."""
 
 
 def load_texts(data: str | None) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def load_texts(data: str | None) -> dict[str, Any]:
 
 
 def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[..., Any]]:
-    """Name the ways of sampling: functions of counts, labels and further arguments."""
+    """Return samplers by name: functions of counts, labels and further arguments."""
 
     def augmentation(counts: Any, labels: Any, **more: Any) -> Any:
         options = {"draws": sweeps, "tune": 0} | SETTINGS | more
@@ -109,7 +109,7 @@ def samplers(n_topics: int, *, sweeps: int, passes: int) -> dict[str, Callable[.
 
 
 def timed(sampler: Callable[..., Any], texts: dict[str, Any], **more: Any) -> Any:
-    """Return the draws, their seconds those of the processor."""
+    """Run a sampler; replace wall time by processor time in its sample stats."""
     began = time.process_time()
     idata = sampler(texts["train"], texts["labels"], vocabulary=texts["words"], **more)
     spent = time.process_time() - began
@@ -129,7 +129,7 @@ def label_scores(labels: Any, predicted: Any) -> dict[str, float]:
 def follow(
     idata: Any, texts: dict[str, Any], n_points: int, seed: int, *, last: int = LAST, **sweeps: int
 ) -> dict[str, Any]:
-    """Accuracy on the test texts after some draws, by documents and seconds."""
+    """Test accuracy after some draws, with documents processed and seconds."""
     stats = idata["sample_stats"]
     seconds = stats["perf_counter_diff"].values[0].cumsum()
     n_draws = len(seconds)
@@ -148,7 +148,7 @@ def follow(
 
 
 def summary(curves: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return final figures over the seeds, and when accuracies were first reached."""
+    """Return final results over the seeds, and times to the accuracies of `LEVELS`."""
     last = [curve["accuracy"][-1] for curve in curves]
     found: dict[str, Any] = {
         "accuracy": float(np.mean(last)),
@@ -170,7 +170,7 @@ def summary(curves: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def baselines(texts: dict[str, Any], n_topics: int, *, sweeps: int, seed: int) -> dict[str, Any]:
-    """Fit support vector machines to words, and to topics that LDA finds in all texts."""
+    """Fit support vector machines to words, and to LDA topics of all texts."""
     found = {}
     tfidf = TfidfTransformer(sublinear_tf=True)
     for name, (train, test) in {
@@ -206,17 +206,17 @@ def baselines(texts: dict[str, Any], n_topics: int, *, sweeps: int, seed: int) -
 
 
 def plot(
-    curves: dict[str, dict[str, Any]], beside: dict[str, Any], table: Any, folder: Path
+    curves: dict[str, dict[str, Any]], references: dict[str, Any], table: Any, folder: Path
 ) -> Path:
-    """Draw accuracy by documents and by seconds, and the topics of the classes."""
+    """Plot accuracy against documents and seconds, and the topics of the classes."""
     matplotlib.use("Agg")
     figure, axes = plt.subplots(1, 3, figsize=(12.0, 4.2), layout="constrained")
     for axis, by in zip(axes[:2], ("documents", "seconds"), strict=True):
         for name, curve in curves.items():
             axis.semilogx(curve[by], curve["accuracy"], ".-", label=name)
         for name, style in (("LinearSVC, all words", "--"), ("LDA, then LinearSVC", ":")):
-            axis.axhline(beside[name]["accuracy"], color="grey", linestyle=style, label=name)
-        label = "seconds of the processor" if by == "seconds" else by
+            axis.axhline(references[name]["accuracy"], color="gray", linestyle=style, label=name)
+        label = "processor seconds" if by == "seconds" else by
         axis.set(xlabel=label, ylabel="test accuracy")
         axis.grid(alpha=0.3)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
@@ -226,7 +226,7 @@ def plot(
         axes[2].barh(np.arange(len(order)), sign * row[order], label=name)
     axes[2].set(xlabel="average share", ylabel="topic, by difference", yticks=[], xlim=(-1, 1))
     axes[2].set_xticks([-1, -0.5, 0, 0.5, 1], ["1", "0.5", "0", "0.5", "1"])
-    axes[2].axvline(0, color="grey", linewidth=0.8)
+    axes[2].axvline(0, color="gray", linewidth=0.8)
     axes[2].legend(fontsize=7)
     return save_figure(figure, folder, "medlda_20news")
 
@@ -234,11 +234,11 @@ def plot(
 def run(
     texts: dict[str, Any], n_topics: int, seeds: range, *, sweeps: int, passes: int, n_points: int
 ) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Return final figures, the curves of the first seed, and the topics of the classes."""
+    """Return final results, the curves of the first seed, and the topics of the classes."""
     found, first_curves, table = {}, {}, None
     ways = samplers(n_topics, sweeps=sweeps, passes=passes)
     few = slice(None, None, max(1, len(texts["labels"]) // 64))  # texts are sorted by their labels
-    for way in ways.values():  # compile, and take what is read for the first time
+    for way in ways.values():  # compile, and fill caches
         way(texts["train"][few], texts["labels"][few], draws=1)
     for name, sampler in ways.items():
         curves = []
@@ -260,15 +260,15 @@ def main(arguments: list[str] | None = None) -> None:
     texts = load_texts(options.data)
     seeds = range(1) if options.quick else range(3)
     effort = {"sweeps": 60, "passes": 12, "n_points": 14}
-    beside = baselines(texts, 20, sweeps=200, seed=0)
-    for name, one in beside.items():
+    references = baselines(texts, 20, sweeps=200, seed=0)
+    for name, one in references.items():
         print(f"{name:>24}: accuracy {one['accuracy']:.3f}, {one['seconds']:.1f} s")
     by_topics = {}
     for n_topics in (20,) if options.quick else (20, 50):
         print(f"{n_topics} topics")
         by_topics[n_topics], curves, table = run(texts, n_topics, seeds, **effort)
         if n_topics == 20:
-            path = plot(curves, beside, table, options.output)
+            path = plot(curves, references, table, options.output)
             salient = table
     for label, name in CLASSES.items():
         one = salient.sel({"class": label})
@@ -282,7 +282,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(json.dumps({
         "texts": {"train": texts["train"].shape[0], "test": texts["test"].shape[0],
                   "words": texts["train"].shape[1]},
-        "beside": beside, "medlda": by_topics, "salient_words": words, "proportions": shares,
+        "baselines": references, "medlda": by_topics, "salient_words": words, "proportions": shares,
     }))  # fmt: skip
 
 

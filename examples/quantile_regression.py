@@ -1,9 +1,9 @@
-"""Quantile regression with an asymmetric Laplace likelihood, sampled by its subgradient.
+"""Quantile regression with an asymmetric Laplace likelihood and subgradient samplers.
 
-The density of ``pm.AsymmetricLaplace`` has a kink in every observation, and so the log-posterior
-of the lines for the 10, 50 and 90 % quantiles is linear between thousands of kinks. It is a
-pseudo-likelihood: its maximum is the quantile regression of Koenker and Bassett, while its width
-depends on the scale that is given to the likelihood, here 1.
+The density of ``pm.AsymmetricLaplace`` has a kink at every observation, so that the log-posterior
+of the lines for the 10, 50 and 90 % quantiles is piecewise linear with thousands of kinks. It is a
+pseudo-likelihood: its maximum is the quantile regression of Koenker and Bassett, while the width of
+the posterior depends on the scale of the likelihood, here 1.
 
 `SubgradientHMC` on all thousand observations and `SSGLD` on minibatches of two hundred are
 compared with NUTS.
@@ -18,7 +18,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from beside_nuts import Runs, report, run_beside_nuts
+from nuts_comparison import Runs, report, run_with_nuts
 from script_parts import parse_options
 
 import pymc_geodesic as pg
@@ -29,7 +29,7 @@ SEED = 2
 
 
 def make_data() -> tuple[np.ndarray, np.ndarray]:
-    """Return x in (−1, 1) and y, whose spread grows with x and whose law is skewed."""
+    """Return x in (−1, 1) and skewed y with a standard deviation that increases with x."""
     rng = np.random.default_rng(SEED)
     x = rng.uniform(-1.0, 1.0, size=N_ROWS)
     return x, 1.0 + 2.0 * x + (1.5 + x) * (rng.gamma(2.0, size=N_ROWS) - 2.0)
@@ -54,11 +54,11 @@ def run(model: pm.Model, draws: int) -> Runs:
             lambda: pg.SSGLD(n_steps=50, batch_size=BATCH, minibatch=["X", "y"]),
         ),
     }
-    return run_beside_nuts(model, samplers, draws=draws, random_seed=SEED)
+    return run_with_nuts(model, samplers, draws=draws, random_seed=SEED)
 
 
 def plot(results: Runs, x: np.ndarray, y: np.ndarray) -> plt.Figure:
-    """Draw the data with the lines, and the posterior of a slope by every sampler."""
+    """Plot the data with the lines, and the posterior of a slope for each sampler."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     left.plot(x, y, ".", color="0.75", ms=2)
     grid = np.linspace(-1.0, 1.0, 50)

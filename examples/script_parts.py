@@ -1,4 +1,4 @@
-"""What scripts share: their options, and a folder for figures."""
+"""Command-line options and figure output of the example scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ N_COLORS = 128
 
 
 def options_parser(description: str, quick: str) -> argparse.ArgumentParser:
-    """Parser of ``--data``, ``--output`` and ``--quick``, of which the text says what it leaves."""
+    """Return a parser of ``--data``, ``--output`` and ``--quick``, whose help text is ``quick``."""
     parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--data", help="data folder; PYMC_GEODESIC_DATA by default")
     parser.add_argument("--output", type=Path, default=Path("example_output"))
@@ -32,9 +32,9 @@ def parse_options(
     ----------
     parser : argparse.ArgumentParser
     arguments : list of str, optional
-        The command line; that of the process by default.
+        The command line; by default ``sys.argv``.
     **quick
-        Defaults of other options under ``--quick``. An option on the command line comes first.
+        Defaults of other options under ``--quick``; explicit options take precedence.
     """
     changed = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in quick.items())
     parser.add_argument("--quick", action="store_true", help=f"short run: {changed}")
@@ -46,9 +46,9 @@ def parse_options(
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> Path:
-    """Write a figure into a folder, which need not exist, and close it.
+    """Write a figure into a folder, which is created if necessary, and close it.
 
-    Lines need few colours, and a palette a third of the bytes.
+    A palette of `N_COLORS` colors makes files of line plots about three times smaller.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.png"

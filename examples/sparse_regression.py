@@ -1,10 +1,11 @@
-"""Regression with a Laplace prior on the coefficients: the Bayesian lasso, kinks and all.
+"""Bayesian lasso: regression with a Laplace prior on the coefficients, by subgradient samplers.
 
-Twenty correlated features, five of which matter, and a thousand noisy observations. The prior has
-a kink at zero, just where the posteriors of the idle coefficients lie, so that the gradient of the
-log-posterior jumps there. `SubgradientHMC` takes any subgradient and corrects by Metropolis; it
-is compared with NUTS, which differentiates through the kinks as if they were not there and is
-exact for the same reason, and with `SSGNHT` on minibatches of a hundred observations.
+Twenty correlated features, five of them with nonzero coefficients, and a thousand noisy
+observations. The prior has a kink at zero, where the posteriors of the zero coefficients are
+concentrated, so that the gradient of the log-posterior is discontinuous there. `SubgradientHMC`
+uses a subgradient with a Metropolis correction. It is compared with NUTS, which uses the gradient
+almost everywhere and is also exact by its accept step, and with `SSGNHT` on minibatches of a
+hundred observations.
 
 Run it with ``python examples/sparse_regression.py``; it takes less than a minute.
 """
@@ -16,7 +17,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
-from beside_nuts import Runs, report, run_beside_nuts
+from nuts_comparison import Runs, report, run_with_nuts
 from script_parts import parse_options
 
 import pymc_geodesic as pg
@@ -27,7 +28,7 @@ SEED = 1
 
 
 def make_data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return features, responses and the coefficients that made them."""
+    """Return features, responses and the true coefficients."""
     rng = np.random.default_rng(SEED)
     correlation = 0.5 ** np.abs(np.subtract.outer(np.arange(N_FEATURES), np.arange(N_FEATURES)))
     features = rng.multivariate_normal(np.zeros(N_FEATURES), correlation, size=N_ROWS)
@@ -54,26 +55,26 @@ def run(model: pm.Model, draws: int) -> Runs:
             lambda: pg.SSGNHT(n_steps=100, batch_size=BATCH, minibatch=["X", "y"]),
         ),
     }
-    return run_beside_nuts(model, samplers, draws=draws, random_seed=SEED)
+    return run_with_nuts(model, samplers, draws=draws, random_seed=SEED)
 
 
 def plot(results: Runs, truth: np.ndarray) -> plt.Figure:
-    """Draw the intervals of all coefficients, and the density of one that is idle."""
+    """Plot intervals of all coefficients, and the density of one whose true value is zero."""
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 3.6), layout="constrained", width_ratios=[2, 1]
     )
     means = results["NUTS"][0].posterior["slopes"].values.mean(axis=(0, 1))
-    idle = int(np.argmin(np.abs(means)))
+    null = int(np.argmin(np.abs(means)))
     for i, (name, (idata, _)) in enumerate(results.items()):
         draws = idata.posterior["slopes"].values.reshape(-1, N_FEATURES)
         low, middle, high = np.quantile(draws, [0.05, 0.5, 0.95], axis=0)
-        place = np.arange(N_FEATURES) + 0.25 * (i - 1)
-        left.errorbar(place, middle, [middle - low, high - middle], fmt=".", label=name, lw=1.2)
-        right.hist(draws[:, idle], 80, range=(-0.4, 0.4), density=True, histtype="step", label=name)
+        position = np.arange(N_FEATURES) + 0.25 * (i - 1)
+        left.errorbar(position, middle, [middle - low, high - middle], fmt=".", label=name, lw=1.2)
+        right.hist(draws[:, null], 80, range=(-0.4, 0.4), density=True, histtype="step", label=name)
     left.plot(np.arange(N_FEATURES), truth, "k_", ms=14, label="truth")
     left.set(xlabel="feature", ylabel="coefficient, 90 % interval", xticks=range(N_FEATURES))
     left.legend(fontsize=8)
-    right.set(xlabel=f"coefficient {idle}", ylabel="density", yticks=[])
+    right.set(xlabel=f"coefficient {null}", ylabel="density", yticks=[])
     right.set_title("a kink at zero", fontsize=9)
     return figure
 

@@ -3,13 +3,13 @@
 The running example of the SCIR paper (sections 1.3 and 2.2): 1,000 labels of ten categories and
 the prior Dirichlet(0.1, …, 0.1). In the sparse data 800, 100 and 100 labels fall into the first
 three categories and none into the others; in the dense data each category has 100. The posterior is
-a Dirichlet law, so exact draws and exact distribution functions are at hand.
+a Dirichlet distribution, with exact draws and distribution functions.
 
-Two figures: box plots of the fifth component by minibatches of 10 labels, for which the data
-say nothing but that it is small; and the Kolmogorov–Smirnov distance to the exact posterior
-against the share of the data in a minibatch. The distance of a vector is that of its Rosenblatt
-transform, ωⱼ / (ωⱼ + … + ω_d) through its beta law, averaged over j. Either sampler runs 1,000
-steps after 1,000 of burn-in, at the step size that a grid search with two other seeds found best.
+Two figures: box plots of the fifth component, which has no observations, for minibatches of 10
+labels; and the Kolmogorov–Smirnov distance to the exact posterior against the proportion of the
+data in a minibatch. The distance of a vector is that of its Rosenblatt transform, ωⱼ / (ωⱼ + … +
+ω_d) through its beta distribution, averaged over j. Each sampler runs 1,000 steps after 1,000 of
+burn-in, at the step size that a grid search with two other seeds found best.
 
 Run it with ``python examples/sparse_simplex.py``; it takes some five minutes.
 """
@@ -45,7 +45,7 @@ GRID_SEEDS, SEEDS = (100, 101), (1, 2, 3, 4, 5)
 
 
 def shorten() -> None:
-    """Take fewer shares of the data, step sizes, seeds and draws, for ``--quick``."""
+    """Reduce minibatch sizes, step sizes, seeds and draws, for ``--quick``."""
     global PROPORTIONS, GRIDS, GRID_SEEDS, SEEDS, STEPS
     PROPORTIONS, GRID_SEEDS, SEEDS, STEPS = (0.01, 0.1), (100,), (1, 2), 300
     GRIDS = {name: grid[2::3] for name, grid in GRIDS.items()}
@@ -65,8 +65,8 @@ def build_model() -> pm.Model:
     return model
 
 
-class Contestant:
-    """A sampler with minibatches of one size, compiled once for all its runs."""
+class CompiledSampler:
+    """A sampler with a fixed minibatch size, compiled once for all its runs."""
 
     def __init__(self, name: str, data: str, batch_size: int) -> None:
         self.name, self.data, self.step_size = name, data, 1.0
@@ -95,8 +95,8 @@ class Contestant:
 def component_distance(weights: np.ndarray, data: str) -> float:
     """Return the Kolmogorov–Smirnov distance of the fifth component."""
     shapes = posterior_shapes(data)
-    law = stats.beta(shapes[COMPONENT], shapes.sum() - shapes[COMPONENT])
-    return float(stats.kstest(weights[:, COMPONENT], law.cdf).statistic)
+    marginal = stats.beta(shapes[COMPONENT], shapes.sum() - shapes[COMPONENT])
+    return float(stats.kstest(weights[:, COMPONENT], marginal.cdf).statistic)
 
 
 def vector_distance(weights: np.ndarray, data: str) -> float:
@@ -111,13 +111,11 @@ def vector_distance(weights: np.ndarray, data: str) -> float:
     return float(np.mean(distances))
 
 
-def tuned(contestant: Contestant, distance: Any) -> tuple[float, dict[float, float]]:
+def tuned(sampler: CompiledSampler, distance: Any) -> tuple[float, dict[float, float]]:
     """Return the best step size of the grid, and the distance at each."""
     found = {
-        float(h): float(
-            np.mean([distance(contestant.run(h, s), contestant.data) for s in GRID_SEEDS])
-        )
-        for h in GRIDS[contestant.name]
+        float(h): float(np.mean([distance(sampler.run(h, s), sampler.data) for s in GRID_SEEDS]))
+        for h in GRIDS[sampler.name]
     }
     return min(found, key=found.__getitem__), found
 
@@ -132,11 +130,11 @@ def box_plots(batch_size: int) -> tuple[dict[str, np.ndarray], dict[str, list[fl
     draws = {"Exact": exact_draws("sparse", 0)}
     distances = {"Exact": [component_distance(exact_draws("sparse", s), "sparse") for s in SEEDS]}
     for name in SAMPLERS:
-        contestant = Contestant(name, "sparse", batch_size)
-        step_size, found = tuned(contestant, component_distance)
+        sampler = CompiledSampler(name, "sparse", batch_size)
+        step_size, found = tuned(sampler, component_distance)
         grid = ", ".join(f"{h:g}: {d:.3f}" for h, d in found.items())
         print(f"{name}: distance of the fifth component by step size: {grid}")
-        runs = [contestant.run(step_size, seed) for seed in SEEDS]
+        runs = [sampler.run(step_size, seed) for seed in SEEDS]
         draws[name] = runs[0]
         distances[name] = [component_distance(run, "sparse") for run in runs]
     return draws, distances
@@ -150,9 +148,9 @@ def by_proportion(data: str) -> dict[str, np.ndarray]:
     for name in SAMPLERS:
         rows = []
         for proportion in PROPORTIONS:
-            contestant = Contestant(name, data, max(round(proportion * N), 1))
-            step_size, _ = tuned(contestant, vector_distance)
-            runs = [contestant.run(step_size, seed) for seed in SEEDS]
+            sampler = CompiledSampler(name, data, max(round(proportion * N), 1))
+            step_size, _ = tuned(sampler, vector_distance)
+            runs = [sampler.run(step_size, seed) for seed in SEEDS]
             rows.append([vector_distance(run, data) for run in runs])
             print(
                 f"{data:7}{name:7}{proportion:6g}  h = {step_size:<7g}"
@@ -164,7 +162,7 @@ def by_proportion(data: str) -> dict[str, np.ndarray]:
 
 
 def plot_boxes(draws: dict[str, np.ndarray]) -> plt.Figure:
-    """Draw box plots of the fifth component, decimal logarithm."""
+    """Plot box plots of the decimal logarithm of the fifth component."""
     figure, ax = plt.subplots(figsize=(5, 3.2), layout="constrained")
     values = [np.log10(weights[:, COMPONENT]) for weights in draws.values()]
     ax.boxplot(values, tick_labels=list(draws), widths=0.5, flierprops={"markersize": 2})
@@ -174,14 +172,14 @@ def plot_boxes(draws: dict[str, np.ndarray]) -> plt.Figure:
 
 
 def plot_distances(results: dict[str, dict[str, np.ndarray]]) -> plt.Figure:
-    """Draw the distance against the share of the data in a minibatch."""
+    """Plot the distance against the proportion of the data in a minibatch."""
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
     for ax, (data, found) in zip(axes, results.items(), strict=True):
         ax.axhline(found["Exact"].mean(), color="black", lw=0.8, ls=":", label="exact draws")
         for name, color in (("SCIR", "C0"), ("SGRLD", "C1")):
             ax.plot(PROPORTIONS, found[name], ".", color=color, ms=4, alpha=0.6)
             ax.plot(PROPORTIONS, found[name].mean(axis=1), color=color, label=name)
-        ax.set(xscale="log", xlabel="share of the data in a minibatch", title=data)
+        ax.set(xscale="log", xlabel="proportion of the data in a minibatch", title=data)
         ax.set_ylim(0, None)
         ax.grid(alpha=0.3)
     axes[0].set_ylabel("Kolmogorov–Smirnov distance")

@@ -1,10 +1,9 @@
-"""The spherical admixture model written out in PyMC, to show that no magic is needed.
+"""Spherical admixture model written in PyMC, compared with the built-in model.
 
-`pymc_geodesic.topics.spherical_admixture` is a convenience. The same model is a dozen lines of
-ordinary PyMC: topics on the sphere, proportions on the simplex, and a likelihood through the Gram
-matrix of the topics, so that no mean over all words is formed for a document. This script builds
-both, checks that log-density and gradient agree to rounding, and draws the topics of a synthetic
-corpus from the model written by hand.
+`pymc_geodesic.topics.spherical_admixture` is equivalent to a dozen lines of PyMC: topics on the
+sphere, proportions on the simplex, and a likelihood that uses the Gram matrix of the topics instead
+of the mean vector of each document. This script builds both models, checks that log-densities and
+gradients agree to rounding, and samples the topics of a synthetic corpus with both.
 
 Run it with ``python examples/spherical_admixture_by_hand.py``.
 """
@@ -29,7 +28,7 @@ SEED = 3
 def synthetic_corpus(
     n_documents: int, n_words: int, n_topics: int, *, kappa: float, alpha: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return documents, shape (document, word), and the topics that made them."""
+    """Return documents, shape (document, word), and the true topics."""
     rng = np.random.default_rng(SEED)
     topics = rng.gamma(0.1, size=(n_topics, n_words))
     topics /= np.linalg.norm(topics, axis=1, keepdims=True)
@@ -40,7 +39,7 @@ def synthetic_corpus(
 
 
 def log_normalizer(n_words: int, kappa: Any) -> Any:
-    """Return log c_V(κ), read off the density of a von Mises–Fisher distribution at its mode."""
+    """Return log c_V(κ) from the density of a von Mises–Fisher distribution at its mode."""
     mode = np.eye(1, n_words)[0]
     return pm.logp(pg.VonMisesFisher.dist(mode, kappa), mode) - kappa
 
@@ -144,11 +143,11 @@ def cosines(idata: Any, topics: np.ndarray) -> np.ndarray:
 
 
 def plot(idata: dict[str, Any], topics: np.ndarray) -> plt.Figure:
-    """Draw the weights of the words, the true ones against the posterior means."""
+    """Plot posterior means of the word weights against the true weights."""
     figure, axes = plt.subplots(1, len(idata), figsize=(7, 3.4), layout="constrained", sharey=True)
     for ax, (name, each) in zip(axes, idata.items(), strict=True):
         beta = pg.topics.align_topics(each, reference=topics).posterior["beta"].values
-        ax.axline((0, 0), slope=1, color="grey", lw=0.5)
+        ax.axline((0, 0), slope=1, color="gray", lw=0.5)
         for k, mean in enumerate(beta.mean(axis=(0, 1))):
             ax.plot(topics[k], mean, ".", ms=3, label=f"topic {k}")
         ax.set(xlabel="true weight of a word", title=name)

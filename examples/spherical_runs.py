@@ -1,8 +1,8 @@
-"""What the examples of spherical topics share: runs of samplers and of variational inference.
+"""Timed runs of samplers and variational inference for the examples of spherical topics.
 
-Each takes some wall time and is looked at now and then: held-out log-perplexity of the last fifteen
-snapshots of a chain, or of fifteen draws from a variational law. The clock stands still meanwhile,
-and starts when everything is compiled.
+Held-out log-perplexity is evaluated at intervals of wall time, from the last fifteen snapshots of a
+chain or from fifteen draws of a variational distribution. Times exclude these evaluations and
+compilation.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ type Documents = np.ndarray | sparse.csr_matrix
 type Curve = dict[str, list[float]]
 
 
-class Watch:
-    """Perplexities against a clock that stands still while they are computed.
+class TimedPerplexity:
+    """Perplexities against time, without the time of their computation.
 
     Parameters
     ----------
     held_out : ndarray or csr_matrix, shape (D, V)
     alpha, kappa : float
     every : float
-        Seconds between two looks.
+        Seconds between two evaluations.
     """
 
     def __init__(self, held_out: Documents, alpha: float, kappa: float, every: float) -> None:
         self._held_out, self._alpha, self._kappa, self._every = held_out, alpha, kappa, every
-        self.seen: Curve = {"seconds": [], "processor_seconds": [], "perplexity": []}
+        self.results: Curve = {"seconds": [], "processor_seconds": [], "perplexity": []}
         self.seconds, self._processor, self._next = 0.0, 0.0, every
         self._start()
 
@@ -49,26 +49,26 @@ class Watch:
         self._began, self._processor_began = time.perf_counter(), time.process_time()
 
     def is_time(self) -> bool:
-        """Say whether the next look is due."""
+        """Return whether the next evaluation is due."""
         return self.seconds + time.perf_counter() - self._began >= self._next
 
     def stop(self) -> None:
-        """Stop the clock until after the next look."""
+        """Stop the clock until the end of the next evaluation."""
         self.seconds += time.perf_counter() - self._began
         self._processor += time.process_time() - self._processor_began
         self._next = self.seconds + self._every
 
-    def look(self, topics: np.ndarray, **others: float) -> None:
-        """Write down the perplexity of some draws of the topics, shape (..., K, V), and others."""
-        self.seen["seconds"].append(self.seconds)
-        self.seen["processor_seconds"].append(self._processor)
-        self.seen["perplexity"].append(
+    def evaluate(self, topics: np.ndarray, **others: float) -> None:
+        """Record the perplexity of draws of the topics, shape (..., K, V), and other values."""
+        self.results["seconds"].append(self.seconds)
+        self.results["processor_seconds"].append(self._processor)
+        self.results["perplexity"].append(
             log_perplexity(
                 topics, self._held_out, alpha=self._alpha, kappa=self._kappa, random_seed=SEED
             )
         )
         for name, value in others.items():
-            self.seen.setdefault(name, []).append(value)
+            self.results.setdefault(name, []).append(value)
         self._start()
 
 
@@ -87,18 +87,18 @@ def starting_point(model: pm.Model, train: Documents, rng: np.random.Generator) 
 
 
 def variational_point(model: pm.Model, fit: xr.DataTree) -> dict:
-    """Topics and proportions where a variational law has its means.
+    """Return the means of topics and proportions under a variational distribution.
 
-    Proportions count: a chain that first has to find those of every document pulls the topics to
-    the corpus mean meanwhile.
+    A chain that starts at other proportions moves the topics to the corpus mean before the
+    proportions of all documents converge.
     """
-    laws = fit["variational"]
-    shares = laws["theta_concentration"].values
-    shares = shares / shares.sum(axis=1, keepdims=True)
+    variational = fit["variational"]
+    proportions = variational["theta_concentration"].values
+    proportions = proportions / proportions.sum(axis=1, keepdims=True)
     beta, theta = model["beta"], model["theta"]
     return model.initial_point() | {
-        model.rvs_to_values[beta].name: laws["direction"].values,
-        model.rvs_to_values[theta].name: model.rvs_to_transforms[theta].forward(shares).eval(),
+        model.rvs_to_values[beta].name: variational["direction"].values,
+        model.rvs_to_values[theta].name: model.rvs_to_transforms[theta].forward(proportions).eval(),
     }
 
 
@@ -113,17 +113,18 @@ def run(
     every: float,
     returns: bool = False,
 ) -> Curve:
-    """Sample for some time; return what was seen every few seconds of it.
+    """Sample for some time; return the evaluations.
 
-    With ``returns`` the last fifth of tuning begins where the first began, if that was a fit: the
-    heat of tuning leads away from it, and what is tuned there is of topics that are blurred.
+    With ``returns`` the last 20 % of tuning restarts at the initial point, such as a variational
+    fit: the raised temperature during tuning moves the chain away from it, and the tuned values
+    would belong to less concentrated topics.
     """
     name = model.rvs_to_values[model["beta"]].name
     step.setup_chain(np.random.default_rng(SEED), tune, 10**6)
     start = point
     point, _ = step.step(point)
     alpha, kappa = (float(model[key].get_value()) for key in ("alpha", "kappa"))
-    watch = Watch(held_out, alpha, kappa, every / 5)
+    watch = TimedPerplexity(held_out, alpha, kappa, every / 5)
     snapshots: list[np.ndarray] = []
     temperatures, acceptances = [], []
     draw = 1
@@ -139,14 +140,14 @@ def run(
         if watch.is_time():
             watch.stop()
             snapshots = [*snapshots[-SNAPSHOTS + 1 :], point[name].copy()]
-            watch.look(
+            watch.evaluate(
                 np.stack(snapshots),
                 draws=draw,
                 temperature=float(np.mean(temperatures)),
                 acceptance=float(np.mean(acceptances)),
             )
             temperatures, acceptances = [], []
-    return watch.seen
+    return watch.results
 
 
 def run_variational(
@@ -167,36 +168,36 @@ def run_variational(
         Topics and concentrations of the model.
     """
     few = train[: 2 * settings["n_topics"]]
-    with warnings.catch_warnings():  # one pass compiles, and is thrown away
+    with warnings.catch_warnings():  # this pass compiles; its result is discarded
         warnings.simplefilter("ignore", pg.topics.ConvergenceWarning)
         pg.topics.spherical_admixture_vi(few, **settings, max_passes=1, draws=1, progressbar=False)
     rng = np.random.default_rng(SEED)
     start = starting_topics(train, settings["n_topics"], rng)
-    watch = Watch(held_out, settings["alpha"], settings["kappa"], every / 5)
+    watch = TimedPerplexity(held_out, settings["alpha"], settings["kappa"], every / 5)
 
     passes = [0.0]
 
-    def look(direction: np.ndarray, xi: np.ndarray, n_documents: int) -> None:
+    def evaluate(direction: np.ndarray, xi: np.ndarray, n_documents: int) -> None:
         passes[0] = n_documents / train.shape[0]
         if not watch.is_time():
             return
         watch.stop()
         draws = [draw_von_mises_fisher(rng, direction, xi, None) for _ in range(SNAPSHOTS)]
-        watch.look(np.stack(draws), passes=passes[0])
+        watch.evaluate(np.stack(draws), passes=passes[0])
         if watch.seconds >= seconds:
             raise StopIteration
 
     fit = pg.topics.spherical_admixture_vi(
-        train, **settings, start=start, batch_size=batch_size, max_passes=10**6, callback=look,
+        train, **settings, start=start, batch_size=batch_size, max_passes=10**6, callback=evaluate,
         draws=SNAPSHOTS, random_seed=SEED, progressbar=False, **options,
     )  # fmt: skip
-    if not watch.seen["seconds"] or watch.seen["passes"][-1] < passes[0]:
+    if not watch.results["seconds"] or watch.results["passes"][-1] < passes[0]:
         watch.stop()
-        watch.look(fit.posterior["beta"].values, passes=passes[0])
-    return watch.seen, fit
+        watch.evaluate(fit.posterior["beta"].values, passes=passes[0])
+    return watch.results, fit
 
 
-def in_words(curve: Curve) -> str:
+def format_summary(curve: Curve) -> str:
     """Describe the second half of a run."""
     half = slice(len(curve["seconds"]) // 2, None)
     perplexity = curve["perplexity"][half]

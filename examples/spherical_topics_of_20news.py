@@ -1,11 +1,11 @@
 """Spherical topics of 20News-different: the comparison of samplers in the SGGMC paper.
 
-Section 5.3 and supplement F.3 of Liu, Zhu, Song (2016): K = 20 topics, minibatches of 50
+Section 5.3 and appendix F.3 of Liu, Zhu, Song (2016): K = 20 topics, minibatches of 50
 documents, L = 10, sigma = kappa0 = 1e4, kappa = 3e4, alpha = 10, topic proportions by 40 + 20 GMC
-transitions of 10 steps, topics started at the normalised corpus mean plus N(0, 1) / sqrt(V). Every
+transitions of 10 steps, topics started at the normalized corpus mean plus N(0, 1) / sqrt(V). Every
 sampler runs for the same wall time; the figure shows held-out log-perplexity, averaged over the
 last 15 snapshots, and kinetic temperature against it. Variational inference, with all documents
-and stochastic, starts there too and is judged by 15 draws from its law of the topics.
+and stochastic, starts there too and is evaluated by 15 draws from its distribution of the topics.
 
 Run it with ``python examples/spherical_topics_of_20news.py --data FOLDER``; see
 `pymc_geodesic.datasets.load_20news_different` for the folder.
@@ -24,7 +24,7 @@ import numpy as np
 import pymc as pm
 from pymc.step_methods.compound import BlockedStep
 from script_parts import parse_options
-from spherical_runs import SEED, Curve, in_words, run, run_variational, starting_point
+from spherical_runs import SEED, Curve, format_summary, run, run_variational, starting_point
 
 import pymc_geodesic as pg
 from pymc_geodesic.datasets import load_20news_different
@@ -62,7 +62,7 @@ def steps(model: pm.Model, n_documents: int) -> dict[str, Callable[[], BlockedSt
 
 
 def plot(curves: dict[str, Curve], path: Path) -> None:
-    """Draw perplexity above temperature against wall time."""
+    """Plot perplexity and temperature against wall time."""
     from matplotlib import pyplot as plt
 
     figure, (above, below) = plt.subplots(
@@ -73,11 +73,11 @@ def plot(curves: dict[str, Curve], path: Path) -> None:
         above.plot(seen["seconds"], seen["perplexity"], label=name, **style)
         if "temperature" in seen:
             below.plot(seen["seconds"], seen["temperature"], **style)
-    above.axhline(5092.60, color="grey", linewidth=0.8)
-    above.text(above.get_xlim()[0], 5092.60, " corpus mean", va="bottom", color="grey")
+    above.axhline(5092.60, color="gray", linewidth=0.8)
+    above.text(above.get_xlim()[0], 5092.60, " corpus mean", va="bottom", color="gray")
     above.set(ylabel="held-out log-perplexity", xscale="log")
     above.legend(fontsize=8, ncols=2)
-    below.axhline(1.0, color="grey", linewidth=0.8)
+    below.axhline(1.0, color="gray", linewidth=0.8)
     below.set(xlabel="wall time (s)", ylabel="kinetic temperature", xscale="log", yscale="log")
     figure.savefig(path, dpi=110)
     plt.close(figure)
@@ -89,7 +89,9 @@ def main() -> None:
     parser.add_argument("--data", default=None, help="folder of the data set")
     parser.add_argument("--seconds", type=float, default=120.0, help="wall time of each sampler")
     parser.add_argument("--tune", type=int, default=2000, help="tuning draws")
-    parser.add_argument("--only", nargs="*", help="samplers to run; results add up")
+    parser.add_argument(
+        "--only", nargs="*", help="samplers to run; results are added to earlier ones"
+    )
     parser.add_argument("--output", type=Path, default=Path("output"))
     arguments = parse_options(parser, seconds=2.0, tune=100)
     matplotlib.use("Agg")
@@ -118,7 +120,7 @@ def main() -> None:
             full = "full" in name or name.startswith("GMC")
             tune = max(arguments.tune // 20, 50) if full else arguments.tune
             curves[name] = run(made[name](), point, model, corpus.test, tune=tune, **clock)
-        print(f"{name:26s} {in_words(curves[name])} in the second half", flush=True)
+        print(f"{name:26s} {format_summary(curves[name])} in the second half", flush=True)
     results.write_text(json.dumps(curves))
     plot(curves, arguments.output / "spherical_topics_of_20news.png")
 

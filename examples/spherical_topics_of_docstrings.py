@@ -2,10 +2,9 @@
 
 Run it with ``make demo`` or ``python examples/spherical_topics_of_docstrings.py``. It fits a
 spherical admixture model to some two thousand docstrings, each a unit vector of tf-idf features:
-first with minibatches, which find good topics within seconds, then with all documents, which
-sample the posterior around the better of two finds. It compares held-out log-perplexities with
-baselines, prints the topics with their convergence diagnostics, and writes plots to
-``demo_output/``.
+first with minibatches, which find good topics within seconds, then with all documents, starting
+from the better of two chains. It compares held-out log-perplexities with baselines, prints the
+topics with their convergence diagnostics, and writes plots to ``demo_output/``.
 """
 
 import argparse
@@ -27,8 +26,8 @@ import pymc_geodesic as pg
 from pymc_geodesic.datasets import Corpus, docstring_corpus
 
 ALPHA = 1.0
-# Concentrations per word of the vocabulary. The SGGMC paper takes 6, 2 and 2 on its newsgroups;
-# softer ones leave fewer modes for two chains to disagree about.
+# Concentrations per word of the vocabulary. The SGGMC paper uses 6, 2 and 2 for its newsgroups;
+# smaller concentrations give fewer modes, so that two chains agree.
 KAPPA_PER_WORD, SIGMA_PER_WORD = 1.0, 1.0 / 3.0
 SEED = 20
 
@@ -45,7 +44,7 @@ class Run:
 def sample(
     model: pm.Model, name: str, step: dict[str, Any], options: argparse.Namespace, **settings: Any
 ) -> Run:
-    """Sample the topics by SGGMC and note the time of each draw."""
+    """Sample the topics by SGGMC and record the time of each draw."""
     seconds: dict[int, list[float]] = {}
     begin = time.perf_counter()
 
@@ -78,13 +77,13 @@ def perplexity(beta: np.ndarray, documents: Any, settings: dict[str, float]) -> 
 
 
 def baselines(corpus: Corpus, n_topics: int, settings: dict[str, float]) -> dict[str, float]:
-    """Return log-perplexities of two sets of topics that no sampler had a hand in."""
+    """Return log-perplexities of two baselines: the corpus mean, and spherical k-means."""
     mean = np.asarray(corpus.train.sum(axis=0)).ravel()
     mean /= np.linalg.norm(mean)
-    centres, _ = pg.mixtures.spherical_kmeans(corpus.train, n_topics, random_seed=SEED)
+    centers, _ = pg.mixtures.spherical_kmeans(corpus.train, n_topics, random_seed=SEED)
     return {
         "every topic is the corpus mean": perplexity(mean[None], corpus.test, settings),
-        "spherical k-means centres": perplexity(centres, corpus.test, settings),
+        "spherical k-means centers": perplexity(centers, corpus.test, settings),
     }
 
 
@@ -127,7 +126,7 @@ def write_plots(
     """Write perplexity against time, the topics and the temperature as images."""
     folder.mkdir(parents=True, exist_ok=True)
     curves = perplexity_over_time(explored, corpus, settings)
-    # The second run goes on where the first ended.
+    # The second run starts from the end of the first.
     end = max(seconds[-1] for seconds in explored.seconds.values())
     for name, (seconds, values) in perplexity_over_time(sampled, corpus, settings).items():
         curves[name] = end + seconds, values
@@ -135,7 +134,7 @@ def write_plots(
     for name, (seconds, values) in curves.items():
         ax.plot(seconds, values, marker=".", label=name)
     for style, (name, value) in zip(("--", ":"), reference.items(), strict=True):
-        ax.axhline(value, color="grey", linestyle=style, label=name)
+        ax.axhline(value, color="gray", linestyle=style, label=name)
     ax.set(xlabel="wall time (seconds)", ylabel="held-out log-perplexity (nats per document)")
     ax.legend()
     figures = {
@@ -179,7 +178,7 @@ def main() -> None:
     )
     finds = explored.idata["posterior"]["beta"].values[:, -1]
     best = min(finds, key=lambda beta: perplexity(beta, corpus.train, settings))
-    # The proportions stay warm from draw to draw, so that few transitions of each do.
+    # Proportions persist between draws, so that few transitions of each suffice.
     sampled = sample(
         model,
         "all documents",
@@ -196,7 +195,7 @@ def main() -> None:
     for name, value in (reference | {"SGGMC, 15 draws averaged": fitted}).items():
         print(f"  {name:<32}{value:10.1f}")
     temperature = pg.diagnostics.temperature_summary(sampled.idata)["mean"].values
-    print(f"Kinetic temperature, 1 is right: {' '.join(f'{t:.3f}' for t in temperature)}")
+    print(f"Kinetic temperature, expected 1: {' '.join(f'{t:.3f}' for t in temperature)}")
 
     print_topics(sampled.idata, corpus.vocabulary)
     write_plots(explored, sampled, corpus, settings, reference, options.output)

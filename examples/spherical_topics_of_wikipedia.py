@@ -1,18 +1,18 @@
 """Spherical topics of Wikipedia: the large experiment of the SGGMC paper.
 
-Section 5.3 and supplement F.3 of Liu, Zhu, Song (2016): K = 50 topics over 3,000 words of moderate
-document frequency, minibatches of 100 documents, sigma = kappa0 = 6e3, kappa = 2e4, alpha = 10.
-Here it is the 145,471 pages with at least 20 words of the list, a thousand of them held out, as
-sparse unit vectors of tf-idf features. SGGMC and gSGNHT stand beside mean-field variational
-inference, with all documents and stochastic, spherical k-means and the corpus mean; SGGMC also goes
-on from where stochastic variational inference ended, with its proportions. Each method has its own
+Section 5.3 and appendix F.3 of Liu, Zhu, Song (2016): K = 50 topics over 3,000 words of moderate
+document frequency, minibatches of 100 documents, sigma = kappa0 = 6e3, kappa = 2e4, alpha = 10. The
+data here are the 145,471 pages with at least 20 words of the list, a thousand of them held out, as
+sparse unit vectors of tf-idf features. SGGMC and gSGNHT are compared with mean-field variational
+inference, with all documents and stochastic, spherical k-means and the corpus mean; SGGMC also
+starts from the topics and proportions of stochastic variational inference. Each method has its own
 wall time; the figure shows the log-perplexity of the held-out pages against processor time.
 
     python examples/spherical_topics_of_wikipedia.py --data FOLDER           # eighteen minutes
     python examples/spherical_topics_of_wikipedia.py --data FOLDER --quick   # three, fewer pages
 
-See `pymc_geodesic.datasets.load_wikipedia` for the folder. The last line is one JSON object with
-every figure.
+See `pymc_geodesic.datasets.load_wikipedia` for the folder. The last line of output is a JSON
+object with all results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from sklearn.preprocessing import normalize
 from spherical_runs import (
     SEED,
     Curve,
-    in_words,
+    format_summary,
     run,
     run_variational,
     starting_point,
@@ -48,7 +48,7 @@ from pymc_geodesic.topics import log_perplexity
 
 N_WORDS = 3000
 LARGEST_DOCUMENT_SHARE = 0.0599
-"""Upper end of the paper's band of document frequencies; the lower one is where words run out."""
+"""Maximum document frequency, from the paper; the minimum follows from `N_WORDS`."""
 
 SETTINGS: dict[str, Any] = {
     "n_topics": 50, "alpha": 10.0, "kappa": 2e4, "sigma": 6e3, "kappa0": 6e3,
@@ -73,7 +73,7 @@ class Pages(NamedTuple):
 
 
 class Length(NamedTuple):
-    """How much is run: pages (None for all), seconds by method, draws of tuning, k-means passes."""
+    """Length of the runs: pages (None for all), seconds by method, tuning draws, k-means passes."""
 
     n_pages: int | None
     seconds: dict[str, float]
@@ -96,7 +96,7 @@ QUICK = Length(
 
 
 def read_pages(corpus: CompletionCorpus, n_pages: int | None) -> Pages:
-    """Weigh the words of moderate document frequency; both parts by that of the training pages."""
+    """Return tf-idf vectors of words of moderate document frequency in the training pages."""
     counts = corpus.train[:n_pages]
     n_pages = counts.shape[0]
     frequency = counts.getnnz(axis=0)
@@ -119,27 +119,27 @@ def score(topics: np.ndarray, pages: Pages) -> float:
 
 
 def baselines(pages: Pages, kmeans_passes: int) -> dict[str, dict[str, float]]:
-    """Topics that nobody inferred: the corpus mean, and the centres of spherical k-means."""
+    """Return perplexities of the corpus mean and of the centers of spherical k-means."""
     n_topics = SETTINGS["n_topics"]
     mean = np.asarray(pages.train.sum(axis=0)).ravel()
     mean /= np.linalg.norm(mean)
     began = time.perf_counter()
-    with warnings.catch_warnings():  # few passes are what the time allows
+    with warnings.catch_warnings():  # few passes, for speed
         warnings.simplefilter("ignore", pg.topics.ConvergenceWarning)
-        centres, _ = spherical_kmeans(
+        centers, _ = spherical_kmeans(
             pages.train, n_topics, n_restarts=1, max_passes=kmeans_passes, random_seed=SEED
         )
     seconds = time.perf_counter() - began
     return {
         "corpus mean": {"perplexity": score(np.tile(mean, (n_topics, 1)), pages), "seconds": 0.0},
-        "spherical k-means": {"perplexity": score(centres, pages), "seconds": seconds},
+        "spherical k-means": {"perplexity": score(centers, pages), "seconds": seconds},
     }
 
 
 def run_sampler(
     step: type[pg.SGGMC], fit: Any, pages: Pages, clock: dict[str, float], **options: Any
 ) -> Curve:
-    """Run a sampler from around the corpus mean, or from a fit that is given."""
+    """Run a sampler from the corpus mean, or from a given fit."""
     tuning = {"tune": options.pop("tune"), "returns": options.pop("returns", False)}
     model = pg.topics.spherical_admixture(pages.train, **SETTINGS)
     made = step(
@@ -154,7 +154,7 @@ def run_sampler(
 
 
 def run_methods(names: Sequence[str], pages: Pages, length: Length) -> Iterator[tuple[str, Curve]]:
-    """Run one method after the other; what is continued needs the one before it."""
+    """Run methods in sequence; a continuation requires the method before it."""
     fit = None
     for name in names:
         clock = {"seconds": length.seconds[name], "every": length.seconds[name] / 6}
@@ -170,7 +170,7 @@ def run_methods(names: Sequence[str], pages: Pages, length: Length) -> Iterator[
 
 
 def plot(curves: dict[str, Curve], levels: dict[str, dict[str, float]], path: Path) -> None:
-    """Draw perplexity against processor time, which other work on the machine leaves alone."""
+    """Plot perplexity against processor time."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
@@ -180,8 +180,8 @@ def plot(curves: dict[str, Curve], levels: dict[str, dict[str, float]], path: Pa
         axes.plot(seconds, seen["perplexity"], marker=".", label=name)
     first = min(seen["processor_seconds"][0] for seen in curves.values())
     for name, level in levels.items():
-        axes.axhline(level["perplexity"], color="grey", linewidth=0.8)
-        axes.text(first, level["perplexity"], f" {name}", va="bottom", color="grey")
+        axes.axhline(level["perplexity"], color="gray", linewidth=0.8)
+        axes.text(first, level["perplexity"], f" {name}", va="bottom", color="gray")
     axes.set(xlabel="processor time (s)", ylabel="held-out log-perplexity", xscale="log")
     figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=110)
@@ -199,7 +199,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=None, help="folder of the data set")
     parser.add_argument("--quick", action="store_true", help="10,000 pages, shorter runs")
-    parser.add_argument("--only", nargs="*", help="methods to run; results add up")
+    parser.add_argument(
+        "--only", nargs="*", help="methods to run; results are added to earlier ones"
+    )
     parser.add_argument("--seconds", type=float, help="wall time of each method")
     parser.add_argument("--output", type=Path, default=Path("output"))
     arguments = parser.parse_args()
@@ -225,7 +227,7 @@ def main() -> None:
         parser.error(f"{CONTINUED!r} needs 'stochastic VI' before it")
     for name, curve in run_methods(names, pages, length):
         curves[name] = curve
-        print(f"{name:24s} {in_words(curve)}, {peak_memory():.2f} GiB", flush=True)
+        print(f"{name:24s} {format_summary(curve)}, {peak_memory():.2f} GiB", flush=True)
     levels = baselines(pages, length.kmeans_passes)
     for name, level in levels.items():
         print(f"{name:24s} log-perplexity {level['perplexity']:.0f} in {level['seconds']:.0f} s")

@@ -2,10 +2,10 @@
 
 11,269 training and 7,505 test documents over 61,188 words; English stop words are dropped, the rest
 is weighted by tf-idf and each document scaled to unit length. Two classifiers with one vector of
-weights for each of the 20 groups, 1.2 million numbers in all: one against the rest (20 hinge losses
-per document) and the joint loss of Crammer and Singer. The thermostats of gSGNHT run on minibatches
-of 100 documents; LinearSVC of scikit-learn on the same features is the point estimate to compare
-with.
+weights for each of the 20 groups, 1.2 million in total: one against the rest (20 hinge losses per
+document) and the joint loss of Crammer and Singer. The thermostats of gSGNHT run on minibatches
+of 100 documents; LinearSVC of scikit-learn on the same features is the point estimate for
+comparison.
 
 Two figures: test accuracy of the posterior mean over the wall time, tuning included; and the time
 of a step against the number of words, of which the most frequent are kept. Run it with
@@ -39,13 +39,13 @@ ORIGIN = (
 )
 N_GROUPS, BATCH, N_STEPS, SEED = 20, 100, 10, 1
 COST, PRIOR_SCALE = 100.0, 0.1
-"""As LinearSVC's C = 1, with a likelihood that leaves little of the prior's width."""
+"""Equivalent to C = cost · prior_scale² = 1 of LinearSVC; the likelihood dominates the prior."""
 
 SETTINGS: dict[str, dict[str, float]] = {
     "one against the rest": {},
     "Crammer and Singer": {"step_size": 2e-3, "friction": 50.0},
 }
-"""Step sizes, where they are not left to tuning."""
+"""Step sizes of losses for which they are not tuned."""
 
 WIDTHS = (500, 2_000, 8_000, 20_000, 61_188)
 
@@ -66,7 +66,7 @@ class Documents(NamedTuple):
 
 
 def read_documents(data: str | None, n_words: int | None = None) -> Documents:
-    """Read the counts and weight them; keep the most frequent words if not all are wanted."""
+    """Read the counts and weight them; keep the ``n_words`` most frequent words."""
     arrays = read_arrays("20news_bow_61188.npz", data_home=data, origin=ORIGIN)
     train, test = (sparse_rows(arrays, part).astype(float) for part in ("Xtr", "Xte"))
     kept = np.array([word not in ENGLISH_STOP_WORDS for word in arrays["vocab"]])
@@ -108,7 +108,7 @@ def accuracy(weights: np.ndarray, documents: Documents) -> float:
 
 
 def sample(documents: Documents, loss: str, n_tune: int, n_draws: int) -> dict[str, Any]:
-    """Run one chain from w = 0; return accuracies of the running mean and what was measured."""
+    """Run one chain from w = 0; return accuracies of the running mean and sample statistics."""
     with build_model(documents, loss) as model:
         step = pg.gSGNHT(batch_size=BATCH, minibatch=["X", "y"], n_steps=N_STEPS, **SETTINGS[loss])
         start = {name: np.zeros_like(value) for name, value in model.initial_point().items()}

@@ -1,7 +1,7 @@
-"""What the subgradient samplers are measured against, as functions that other scripts import.
+"""Baselines for subgradient samplers of the linear support vector machine.
 
-All are for one binary linear support vector machine without intercept (append a column of ones and
-give it a prior scale of its own for one):
+The model is a binary linear support vector machine without intercept (append a column of ones with
+its own prior scale for an intercept):
 
     w_j ~ N(0, prior_scale_j²),  log ψ(y_i) = −cost · max(0, margin − y_i x_i·w).
 
@@ -26,7 +26,7 @@ BLOCK = 512
 
 @njit(nogil=True)
 def auxiliary_precisions(rng, X, y, w, cost, margin, precision, linear):
-    """Draw 1 / λ_i for all rows and add them to the normal law of the weights, block by block.
+    """Draw 1 / λ_i for all rows and accumulate the conditional normal distribution of the weights.
 
     ψ_i = ∫ (2π λ)^(-1/2) exp(−(λ + h(ℓ − y_i x_i·w))² / (2λ)) dλ with h = cost / 2, so that 1 / λ_i
     given w is inverse Gaussian with mean 1 / (h |ℓ − y_i x_i·w|) and shape 1.
@@ -43,7 +43,7 @@ def auxiliary_precisions(rng, X, y, w, cost, margin, precision, linear):
             distance = half * abs(margin - y[start + i] * scores[i])
             mean = 1.0 / max(distance, 1e-12)
             normal = rng.standard_normal()
-            # The two roots have the product mean²; this form of the smaller one cancels nothing.
+            # The product of the roots is mean²; this form of the smaller avoids cancellation.
             a = mean * normal * normal
             root = 1.0 + 0.5 * a + math.sqrt(a + 0.25 * a * a)
             inverse = mean / root if rng.random() * (1.0 + root) <= root else mean * root
@@ -59,8 +59,9 @@ def auxiliary_precisions(rng, X, y, w, cost, margin, precision, linear):
 class DataAugmentationGibbs:
     """Gibbs sampler of Polson and Scott (2011) for the Bayesian linear support vector machine.
 
-    A sweep draws one auxiliary variable for each row and then all weights from a normal law: one
-    pass over the rows in compiled code with BLAS products, and one Cholesky factor.
+    A sweep draws one auxiliary variable for each row and then all weights from a normal
+    distribution: one pass over the rows in compiled code with BLAS products, and one Cholesky
+    factor.
 
     Parameters
     ----------
@@ -90,9 +91,9 @@ class DataAugmentationGibbs:
             self.rng, self.X, self.y, self.weights, self.cost, self.margin, precision, linear
         )
         factor = linalg.cholesky(precision, lower=True)
-        centre = linalg.solve_triangular(factor, linear, lower=True)
-        noise = self.rng.standard_normal(centre.size)
-        self.weights = linalg.solve_triangular(factor, centre + noise, lower=True, trans="T")
+        center = linalg.solve_triangular(factor, linear, lower=True)
+        noise = self.rng.standard_normal(center.size)
+        self.weights = linalg.solve_triangular(factor, center + noise, lower=True, trans="T")
         return self.weights
 
     def sample(self, draws: int, tune: int = 100) -> np.ndarray:
@@ -104,10 +105,10 @@ class DataAugmentationGibbs:
 
 @njit(nogil=True)
 def random_walk(rng, X, y, w, cost, margin, prior_precision, scale, batch_size, level, n_steps):
-    """Run steps of the random walk in place; return accepted proposals and rows looked at."""
+    """Run steps of the random walk, in place; return accepted proposals and number of rows read."""
     n_rows, d = X.shape
     proposal = np.empty(d)
-    accepted, looked_at = 0, 0
+    accepted, rows_read = 0, 0
     for _ in range(n_steps):
         threshold = math.log(rng.random())
         for j in range(d):
@@ -138,19 +139,19 @@ def random_walk(rng, X, y, w, cost, margin, prior_precision, scale, batch_size, 
                 and 0.5 * math.erfc(abs(mean - threshold) / error / 1.4142135623730951) < level
             ):
                 break
-        looked_at += n
+        rows_read += n
         if mean > threshold:
             w[:] = proposal
             accepted += 1
-    return accepted, looked_at
+    return accepted, rows_read
 
 
 class StochasticRandomWalk:
     """Random-walk Metropolis whose test reads only as many rows as it needs.
 
     Korattikara, Chen and Welling (2014): the mean change of the log-likelihood is estimated from
-    growing minibatches until the chance of a wrong decision is below ``level`` (0 reads all
-    rows and is exact). Rows are shuffled once and read in turn from a random place.
+    growing minibatches until the probability of a wrong decision is below ``level`` (0 reads all
+    rows and is exact). Rows are shuffled once and read in order from a random position.
 
     Parameters
     ----------
@@ -177,16 +178,16 @@ class StochasticRandomWalk:
         self.prior_precision = np.broadcast_to(1.0 / np.square(prior_scale), d).copy()
         self.scale, self.batch_size, self.level = float(scale), int(batch_size), float(level)
         self.weights = np.zeros(d) if start is None else np.array(start, dtype=float)
-        self.accepted = self.looked_at = self.steps = 0
+        self.accepted = self.rows_read = self.steps = 0
 
     def step(self, n_steps: int = 1) -> np.ndarray:
         """Make proposals; return the weights after them."""
-        accepted, looked_at = random_walk(
+        accepted, rows_read = random_walk(
             self.rng, self.X, self.y, self.weights, self.cost, self.margin, self.prior_precision,
             self.scale, self.batch_size, self.level, n_steps,
         )  # fmt: skip
         self.accepted += accepted
-        self.looked_at += looked_at
+        self.rows_read += rows_read
         self.steps += n_steps
         return self.weights.copy()
 
@@ -228,7 +229,7 @@ def pegasos(
 ) -> np.ndarray:  # fmt: skip
     """Return the mode of the posterior by stochastic subgradients with steps 1 / (λ t).
 
-    Shalev-Shwartz, Singer and Srebro (2007), with the mean of the later half of the iterates.
+    Shalev-Shwartz, Singer and Srebro (2007), with the mean of the second half of the iterates.
     """
     X = np.ascontiguousarray(X, dtype=float)
     precision = np.broadcast_to(1.0 / np.square(prior_scale), X.shape[1]).copy()
@@ -306,9 +307,9 @@ class Quadrature:
 
 def quadrature(
     X: np.ndarray, y: np.ndarray, cost: float = 1.0, margin: float = 1.0, prior_scale: float = 1.0,
-    *, cells: int = 400, spread: float = 7.0,
+    *, cells: int = 400, half_width: float = 7.0,
 ) -> Quadrature:  # fmt: skip
-    """Return the posterior of two weights by the midpoint rule on a grid that is fitted to it.
+    """Return the posterior of two weights by the midpoint rule on an adaptive grid.
 
     Parameters
     ----------
@@ -316,7 +317,7 @@ def quadrature(
         As for `DataAugmentationGibbs`, with two features.
     cells : int
         Number of cells along each weight.
-    spread : float
+    half_width : float
         Half the width of the grid in standard deviations.
     """
     X, y = np.ascontiguousarray(X, dtype=float), np.asarray(y, dtype=float)
@@ -331,6 +332,6 @@ def quadrature(
         weight = np.exp(value - value.max()).reshape(n, n)
         result = Quadrature(axes, weight / weight.sum())
         width = np.array([axis[1] - axis[0] for axis in axes])
-        # Where the posterior hides in one cell its width is that of the cell.
-        middle, half = result.mean, spread * np.maximum(result.sd, 0.3 * width)
+        # If the posterior lies within one cell, its width is that of the cell.
+        middle, half = result.mean, half_width * np.maximum(result.sd, 0.3 * width)
     return result

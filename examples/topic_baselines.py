@@ -1,8 +1,8 @@
-"""What topics that know labels are measured against, as functions that other scripts import.
+"""Baselines for max-margin topic models, imported by other scripts.
 
 - `topics_by_others`: LDA by this package, scikit-learn and, where they are installed, gensim and
   tomotopy.
-- `supervised_lda`: tomotopy's.
+- `supervised_lda`: supervised LDA by tomotopy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pymc_geodesic.topics import lda_gibbs
 
 
 def tokens(counts: Any) -> list[list[str]]:
-    """List the words of every text by their numbers."""
+    """Return the word indices of each text as strings."""
     rows = sparse.csr_array(counts)
     return [
         np.repeat(rows.indices[a:b], rows.data[a:b].astype(int)).astype(str).tolist()
@@ -30,7 +30,7 @@ def tokens(counts: Any) -> list[list[str]]:
 def topics_by_others(
     n_topics: int, alpha: float, beta: float, *, sweeps: int, seed: int
 ) -> dict[str, Callable[..., Any]]:
-    """Name ways of finding topics without labels: functions that return shares of topics."""
+    """Return unsupervised topic models by name: functions that return topic proportions."""
 
     def collapsed(train: Any, test: Any) -> Any:
         both = sparse.csr_array(sparse.vstack([train, test]))

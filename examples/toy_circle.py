@@ -1,20 +1,20 @@
-"""Two directions on a circle, sampled with gradients that drown in noise.
+"""Bimodal density on a circle, sampled with very noisy gradients.
 
 The toy experiment of the SGGMC paper (section 5.1, supplement F.1): the density
 
     π(x) ∝ exp(5 μ1·x) + 2 exp(5 μ2·x),  x on the unit circle,
 
-its gradient corrupted by N(0, 1000 I), a variance that the sampler knows. The noise is that of an
-honest minibatch: a potential Σᵢ nᵢ·x over rows nᵢ that add up to zero leaves the model as it was,
-but one row, scaled by N, is a gradient off by N nᵢ, of variance 1000.
+with gradient noise N(0, 1000 I) of known variance. The noise is minibatch noise: a potential Σᵢ
+nᵢ·x over rows nᵢ that sum to zero does not change the density, but one row, scaled by N, adds N nᵢ,
+of variance 1000, to the gradient.
 
-The paper gives "μ1 = −μ2 = π/3 (angle from +x direction)", which can be read in two ways: as
-the angles π/3 and −π/3, or as opposite directions, π/3 and −2π/3. Both are run.
+The paper gives "μ1 = −μ2 = π/3 (angle from +x direction)", which has two
+readings: the angles π/3 and −π/3, or opposite directions, π/3 and −2π/3. Both are run.
 
-At the published settings a draw moves on by 0.3 units of time, and the sampler changes its mode
-once in a hundred draws or more: the ten thousand draws of the paper tell the weights of the modes
-to a few per cent (several, for opposite directions). The same dynamics with more inner steps per
-draw show that this is Monte Carlo error and no bias.
+At the published settings a draw takes 0.3 units of time, and the sampler changes modes once in a
+hundred draws or more: the ten thousand draws of the paper estimate the weights of the modes with an
+error of a few percent (several percent for opposite directions). The same dynamics with more inner
+steps per draw show that this is Monte Carlo error and not bias.
 
 Run it with ``python examples/toy_circle.py``; it takes some two minutes.
 """
@@ -35,7 +35,7 @@ from script_parts import parse_options
 
 import pymc_geodesic as pg
 
-# The angles of both means, and how many times L steps make draws nearly independent.
+# Angles of both means, and the multiple of L steps after which draws are nearly independent.
 READINGS = {
     "angles π/3 and −π/3": ((np.pi / 3, -np.pi / 3), 100),
     "opposite, π/3 and −2π/3": ((np.pi / 3, -2 * np.pi / 3), 300),
@@ -79,14 +79,14 @@ def independent_total_variation(n_draws: int, probabilities: np.ndarray) -> tupl
 
 
 def corruption(n_rows: int, variance: float, rng: np.random.Generator) -> np.ndarray:
-    """Return rows that add up to zero, one of which, times ``n_rows``, has this variance."""
+    """Return rows that sum to zero, one of which, times ``n_rows``, has this variance."""
     rows = rng.normal(size=(n_rows, 2))
     rows -= rows.mean(axis=0)
     return rows * np.sqrt(variance) / (n_rows * rows.std(axis=0))
 
 
 def build_model(means: tuple[float, float], noise: np.ndarray | None = None) -> pm.Model:
-    """Return the model, with a term of the gradient noise that is zero where all rows are seen."""
+    """Return the model, with a gradient-noise term that is zero in the sum over all rows."""
     directions = np.stack([np.cos(means), np.sin(means)], axis=1)
     with pm.Model() as model:
         x = pg.UniformSphere("x", shape=2)
@@ -98,11 +98,11 @@ def build_model(means: tuple[float, float], noise: np.ndarray | None = None) -> 
 
 
 def noisy_step(**settings: Any) -> pg.SGGMC:
-    """Return an SGGMC step that sees one row of the noise at a time and knows its variance."""
+    """Return an SGGMC step with one row of noise per minibatch, of known variance."""
     return pg.SGGMC(gradient_noise=VARIANCE, batch_size=1, minibatch=["noise"], **settings)
 
 
-def contestants(thinning: int) -> dict[str, tuple[bool, Callable[[], Any]]]:
+def make_samplers(thinning: int) -> dict[str, tuple[bool, Callable[[], Any]]]:
     """Return, by name, whether the gradient is noisy and how to make the step."""
     steps = PUBLISHED["n_steps"]
     longer = {**PUBLISHED, "n_steps": steps * thinning}
@@ -121,11 +121,11 @@ def contestants(thinning: int) -> dict[str, tuple[bool, Callable[[], Any]]]:
 def run(
     means: tuple[float, float], *, draws: int, tune: int, thinning: int, chains: int = 2
 ) -> dict[str, Any]:
-    """Sample with every contestant; return draws by name, ``draws`` in all chains together."""
+    """Run every sampler; return draws by name, ``draws`` over all chains."""
     noise = corruption(10_000, VARIANCE, np.random.default_rng(SEED))
     models = {True: build_model(means, noise), False: build_model(means)}
     results = {}
-    for name, (noisy, make_step) in contestants(thinning).items():
+    for name, (noisy, make_step) in make_samplers(thinning).items():
         with models[noisy]:
             results[name] = pm.sample(
                 draws=draws // chains,
@@ -150,17 +150,21 @@ def report(means: tuple[float, float], results: dict[str, Any]) -> dict[str, flo
         distances[name] = total_variation(draws.values, probabilities)
         ess, rhat = az.ess(draws).min().item(), az.rhat(draws).max().item()
         stats = idata.sample_stats
-        hot = f"{stats['temperature'].mean().item():7.3f}" if "temperature" in stats else f"{'':7}"
+        temperature = (
+            f"{stats['temperature'].mean().item():7.3f}" if "temperature" in stats else f"{'':7}"
+        )
         clips = f"{stats['noise_clips'].sum().item():6d}" if "noise_clips" in stats else ""
         n_draws = draws.sizes["chain"] * draws.sizes["draw"]
-        print(f"{name:28}{n_draws:7d}{distances[name]:8.4f}{ess:7.0f}{rhat:7.3f}{hot}{clips}")
+        print(
+            f"{name:28}{n_draws:7d}{distances[name]:8.4f}{ess:7.0f}{rhat:7.3f}{temperature}{clips}"
+        )
     mean, bound = independent_total_variation(n_draws, probabilities)
     print(f"{'independent draws, mean':28}{n_draws:7d}{mean:8.4f}   (97.5 % below {bound:.4f})")
     return distances
 
 
 def plot(means: tuple[float, float], results: dict[str, Any], title: str) -> plt.Figure:
-    """Draw samples around the circle, and histograms of the angle beside the density."""
+    """Plot draws around the circle, and histograms of the angle with the density."""
     figure = plt.figure(figsize=(9, 3.6), layout="constrained")
     round_axes = figure.add_subplot(1, 2, 1, projection="polar")
     axes = figure.add_subplot(1, 2, 2)
@@ -191,7 +195,7 @@ def plot(means: tuple[float, float], results: dict[str, Any], title: str) -> plt
 def main() -> None:
     """Run the experiment in both readings."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--draws", type=int, default=10_000, help="of all chains together")
+    parser.add_argument("--draws", type=int, default=10_000, help="over all chains")
     parser.add_argument("--tune", type=int, default=500, help="discarded first draws of a chain")
     parser.add_argument("--output", type=Path, default=Path("output"))
     options = parse_options(parser, draws=1000, tune=100)

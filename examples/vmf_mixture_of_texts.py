@@ -1,17 +1,17 @@
 """Clusters of texts: mixtures of von Mises–Fisher distributions on 20 Newsgroups.
 
-The texts of some groups as unit vectors of the tf-idf of their most frequent words (d = 2,000,
-sparse), clustered without the labels: by spherical k-means, by a mixture fitted by expectation
-maximisation, and by its posterior under GMC, the mixtures with a concentration for each cluster and
-with one for all. The adjusted Rand index compares clusters with groups.
+Texts of five groups, unit vectors of the tf-idf of their most frequent words (d = 2,000,
+sparse), are clustered without the labels by spherical k-means, by a mixture fitted by expectation
+maximization, and by its posterior, sampled with GMC. Mixtures have a concentration for each cluster
+or a shared one. The adjusted Rand index compares clusters with groups.
 
-And household expenditures (40 × 3), for which the R package movMF publishes κ = 114.7 and 18.0 with
-two clusters, 83.3, 181.2 and 62.9 with three: there the posterior says how little forty households
-know about κ.
+The second data set is household expenditures (40 × 3), for which the R package movMF reports κ =
+114.7 and 18.0 with two clusters, 83.3, 181.2 and 62.9 with three; the posterior shows the
+uncertainty of κ with forty households.
 
-The last line that is printed is a JSON object with all figures. Run it with
+The last line of output is a JSON object with all results. Run it with
 ``python examples/vmf_mixture_of_texts.py``; it takes some five minutes, and two with ``--quick``,
-which draws less often.
+which has fewer draws.
 """
 
 import json
@@ -81,7 +81,7 @@ def load_household(data: str | None) -> np.ndarray:
 
 
 def sample(model: pm.Model, *, draws: int, tune: int) -> tuple[Any, float]:
-    """Draw with what tuning chooses; return draws and seconds."""
+    """Sample with default settings; return draws and seconds."""
     began = time.perf_counter()
     with model, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -116,7 +116,7 @@ def cluster_texts(texts: Any, groups: np.ndarray, *, draws: int, tune: int) -> d
 
 
 def describe(idata: Any, texts: Any, groups: np.ndarray, seconds: float) -> dict[str, Any]:
-    """Say what draws know of clusters, and how good they are."""
+    """Summarize the draws: clusters, adjusted Rand index and convergence."""
     n_draws = idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"]
     soft = component_probabilities(idata, texts, n_draws=min(100, n_draws))
     summary = az.summary(idata, var_names=["kappa", "weights"], fmt="wide", round_to="none")
@@ -132,7 +132,7 @@ def describe(idata: Any, texts: Any, groups: np.ndarray, seconds: float) -> dict
 
 
 def cluster_households(data: str | None, *, draws: int) -> tuple[dict[str, Any], Any]:
-    """Concentrations by maximum likelihood and by the posterior, beside movMF's."""
+    """Concentrations by maximum likelihood and by the posterior, and those reported by movMF."""
     points = load_household(data)
     found, draws_of_two = {}, None
     for n_components, published in MOVMF.items():
@@ -153,12 +153,12 @@ def cluster_households(data: str | None, *, draws: int) -> tuple[dict[str, Any],
 
 
 def methods(found: dict[str, Any]) -> list[str]:
-    """Names of the ways of clustering."""
+    """Names of the clustering methods."""
     return [name for name, one in found["texts"].items() if isinstance(one, dict)]
 
 
 def plot(found: dict[str, Any], kappa: Any, folder: Path) -> Path:
-    """Draw the adjusted Rand indices, and what forty households say about κ."""
+    """Plot the adjusted Rand indices, and the posterior of κ for the households."""
     matplotlib.use("Agg")
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.4), layout="constrained")
     names = methods(found)

@@ -1,16 +1,16 @@
-"""A posterior with two modes on a torus, by stochastic gradients that know their noise.
+"""Bimodal posterior on a torus, sampled by stochastic gradients with known noise.
 
 The synthetic experiment of the SGGMC paper (section 5.2, supplement D and F.2): 100 points from
 ½ vMF(v1, 20) + ½ vMF(μ, 20) on the circle, where μ is the middle of v1 and v2 and both have the
-prior vMF(e1, 20). Which component is v1 and which is μ cannot be told, so the posterior has two
-modes; for this draw of the data they have the weights 0.41 and 0.59, by quadrature.
+prior vMF(e1, 20). Which component is v1 and which is μ is not identified, so that the posterior has
+two modes; for this data set their weights are 0.41 and 0.59, by quadrature.
 
-Minibatches of 10 rows, their empirical Fisher information for the gradient noise. That noise
-bounds the speed: 25,000 draws at the published settings change the mode a few times only, too few
-to tell the weights. More inner steps per draw reach them, and so, at a lower price, do
-minibatches of 50 rows. Tuning takes longer steps still; then it shows that the noise of v1 and v2
-is correlated while the variance that is subtracted is one number for each coordinate: within a
-mode the draws are some per cent too narrow.
+Minibatches have 10 rows, and the gradient noise is estimated by the empirical Fisher information.
+Gradient noise limits the step size: 25,000 draws at the published settings change modes only a few
+times, too few to estimate the weights. More inner steps per draw solve this, and so do, at a lower
+cost, minibatches of 50 rows. Tuning chooses longer steps; the draws within a mode are then a few
+percent too narrow, since the noise of v1 and v2 is correlated while the subtracted variance is
+diagonal.
 
 Run it with ``python examples/vmf_mixture_on_circle.py``; it takes some two minutes.
 """
@@ -98,8 +98,8 @@ def build_model(points: np.ndarray) -> pm.Model:
 def minibatches(batch_size: int) -> dict[str, Any]:
     """Return arguments for minibatches of rows drawn anew each time.
 
-    A hundred rows shuffled once make too few different blocks: the variance of the gradient over
-    these blocks would be another than the Fisher information says.
+    A hundred rows shuffled once have too few distinct minibatches: the variance of the gradient
+    over these would differ from the Fisher information.
     """
     return {"batch_size": batch_size, "minibatch": ["x"], "minibatch_order": "random"}
 
@@ -126,8 +126,8 @@ def recommended() -> pg.SGGMC:
     )
 
 
-def contestants(longer: int) -> dict[str, tuple[int, Callable[[], Any]]]:
-    """Return, by name, how many draws to discard and how to make the step."""
+def make_samplers(longer: int) -> dict[str, tuple[int, Callable[[], Any]]]:
+    """Return by name the number of discarded draws and a function that makes the step."""
     return {
         "SGGMC, published": (15_000, published),
         f"SGGMC, published, {longer} L": (1000, lambda: published(10 * longer)),
@@ -145,10 +145,10 @@ def contestants(longer: int) -> dict[str, tuple[int, Callable[[], Any]]]:
 def run(
     points: np.ndarray, *, draws: int = 25_000, tune: int | None = None, longer: int = 20
 ) -> dict[str, tuple[Any, float]]:
-    """Sample two chains with every contestant; return draws and seconds by name."""
+    """Run two chains of every sampler; return draws and seconds by name."""
     model = build_model(points)
     results = {}
-    for name, (discarded, make_step) in contestants(longer).items():
+    for name, (discarded, make_step) in make_samplers(longer).items():
         with model:
             step = make_step()
             start = time.perf_counter()
@@ -173,7 +173,7 @@ def angles(idata: Any) -> np.ndarray:
 
 
 def histogram(pairs: np.ndarray) -> np.ndarray:
-    """Return the share of draws in each bin of both angles."""
+    """Return the proportion of draws in each bin of both angles."""
     return np.histogram2d(pairs[0].ravel(), pairs[1].ravel(), [EDGES, EDGES])[0] / pairs[0].size
 
 
@@ -197,18 +197,20 @@ def report(truth: Truth, results: dict[str, tuple[Any, float]]) -> dict[str, flo
         joint = histogram(pairs)
         distances = [total_variation(joint.sum(axis), truth.joint.sum(axis)) for axis in (1, 0)]
         stats = idata.sample_stats
-        hot = f"{stats['temperature'].mean().item():7.3f}" if "temperature" in stats else f"{'':7}"
+        temperature = (
+            f"{stats['temperature'].mean().item():7.3f}" if "temperature" in stats else f"{'':7}"
+        )
         print(
             f"{name:26}{weights[name]:14.3f}{1 - weights[name]:7.3f}"
             f"{distances[0]:7.3f}{distances[1]:7.3f}{float(az.ess(in_mode)):6.0f}"
-            f"{float(az.rhat(in_mode)):7.3f}{hot}{seconds:8.1f}"
+            f"{float(az.rhat(in_mode)):7.3f}{temperature}{seconds:8.1f}"
         )
     print("ESS and R-hat are those of the indicator of a mode.")
     return weights
 
 
 def plot(truth: Truth, results: dict[str, tuple[Any, float]]) -> plt.Figure:
-    """Draw both marginals and the joint density, the true one and that of SGGMC."""
+    """Plot both marginals and the joint density, exact and by SGGMC."""
     figure, axes = plt.subplots(1, 4, figsize=(13, 3.3), layout="constrained")
     names = list(results)
     width = np.diff(EDGES)

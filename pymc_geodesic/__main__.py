@@ -1,8 +1,9 @@
-"""Commands: ``python -m pymc_geodesic warm`` fills caches, ``status PATH`` looks at a run.
+"""Command-line interface: ``warm`` fills the compilation caches, ``status PATH`` describes a run.
 
 The first run of a model compiles for some 10 s of processor time, or a minute with local variables,
-and later runs read most of that from disk. This command does it ahead, as while a container image
-is built, for the kernels of all step methods and for some common families of models.
+and later runs read most of that from disk. ``python -m pymc_geodesic warm`` compiles ahead of time,
+for example when a container image is built: the kernels of all step methods, and some common
+families of models.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ FAMILIES: dict[str, Callable[[], None]] = {
 }
 
 
-def _in_a_process(name: str) -> tuple[str, int, float]:
-    """Run one family in a process of its own; return its exit status and its seconds."""
+def run_in_subprocess(name: str) -> tuple[str, int, float]:
+    """Run one family in a subprocess; return its name, exit status and seconds."""
     begin = time.perf_counter()
     command = [sys.executable, "-W", "ignore", "-m", "pymc_geodesic", "warm", "--only", name]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -121,8 +122,8 @@ def main(arguments: list[str] | None = None) -> int:
     warm.add_argument("families", nargs="*", metavar="FAMILY", help=", ".join(FAMILIES))
     warm.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     warm.add_argument("--only", choices=list(FAMILIES), help=argparse.SUPPRESS)
-    look = commands.add_parser("status", help="say how far a run on disk is")
-    look.add_argument("path", help="folder that CheckpointTrace writes to")
+    status_parser = commands.add_parser("status", help="print the draws of each chain of a run")
+    status_parser.add_argument("path", help="folder that CheckpointTrace writes to")
     options = parser.parse_args(arguments)
     if options.command == "status":
         from pymc_geodesic.runs import reading
@@ -134,15 +135,17 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
         return 0
     if options.only is not None:
-        logging.disable(logging.WARNING)  # draws of a model that nobody looks at
+        logging.disable(logging.WARNING)  # the draws are discarded
         FAMILIES[options.only]()
         return 0
     unknown = set(options.families) - set(FAMILIES)
     if unknown:
-        parser.error(f"no family {', '.join(sorted(unknown))}; choose from {', '.join(FAMILIES)}")
+        parser.error(
+            f"unknown family {', '.join(sorted(unknown))}; choose from {', '.join(FAMILIES)}"
+        )
     failed = 0
     with ThreadPoolExecutor(max(options.jobs, 1)) as workers:
-        for name, status, seconds in workers.map(_in_a_process, options.families or FAMILIES):
+        for name, status, seconds in workers.map(run_in_subprocess, options.families or FAMILIES):
             failed += status != 0
             print(f"{name}: {'failed' if status else 'compiled'} in {seconds:.0f} s", flush=True)
     return min(failed, 1)

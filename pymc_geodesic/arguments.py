@@ -13,10 +13,10 @@ import numpy as np
 from pymc_geodesic.schedules import Schedule
 
 DEFAULT_STEPS = 10
-"""Inner steps of a draw in the coordinates of the model, where the user specified no number."""
+"""Default number of inner steps per draw in the coordinates of the model."""
 
 _ASYMMETRY, _SINGULAR = 1e-8, 1e-12
-"""Rounding error of a covariance matrix and of its smallest eigenvalue, in units of its scales."""
+"""Maximum asymmetry of a covariance matrix, and its minimum eigenvalue, in units of its scales."""
 
 
 def _is_number(value: Any) -> bool:
@@ -63,11 +63,11 @@ def check_positive_number(name: str, value: Any) -> None:
     >>> check_positive_number("friction", None)
     >>> check_positive_number("friction", lambda draw: 1.0)
     Traceback (most recent call last):
-    ValueError: friction must be a number; only step_size= takes a schedule
+    ValueError: friction must be a number. Only step_size= can be a schedule
     """
     check_positive(name, value)
     if callable(value):
-        raise ValueError(f"{name} must be a number; only step_size= takes a schedule")
+        raise ValueError(f"{name} must be a number. Only step_size= can be a schedule")
 
 
 def check_alternatives(quantity: str, **values: Any) -> None:
@@ -83,15 +83,15 @@ def check_alternatives(quantity: str, **values: Any) -> None:
     >>> from pymc_geodesic.arguments import check_alternatives
     >>> check_alternatives("the step size", step_size=0.1, learning_rate=0.2)
     Traceback (most recent call last):
-    ValueError: step_size= and learning_rate= both set the step size; pass one of them
+    ValueError: step_size= and learning_rate= both set the step size. Pass one of them
     """
     passed = [f"{name}=" for name, value in values.items() if value is not None]
     if len(passed) > 1:
-        raise ValueError(f"{' and '.join(passed)} both set {quantity}; pass one of them")
+        raise ValueError(f"{' and '.join(passed)} both set {quantity}. Pass one of them")
 
 
 def check_choice(name: str, value: Any, choices: Iterable[str | None]) -> None:
-    """Validate an argument that takes one of several names.
+    """Validate an argument with a finite set of choices.
 
     Raises
     ------
@@ -103,15 +103,15 @@ def check_choice(name: str, value: Any, choices: Iterable[str | None]) -> None:
     >>> from pymc_geodesic.arguments import check_choice
     >>> check_choice("splitting", "euler", ("exact", "paper"))
     Traceback (most recent call last):
-    ValueError: splitting='euler' is unknown; choose from ['exact', 'paper']
+    ValueError: splitting='euler' is unknown. Choose from ['exact', 'paper']
     """
     choices = list(choices)
     if value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown; choose from {choices}")
+        raise ValueError(f"{name}={value!r} is unknown. Choose from {choices}")
 
 
 def check_gradient_noise(gradient_noise: Any) -> None:
-    """Validate the name of an estimator of gradient noise; None and variances pass.
+    """Validate the name of an estimator of gradient noise; None and variances are valid.
 
     Raises
     ------
@@ -123,17 +123,17 @@ def check_gradient_noise(gradient_noise: Any) -> None:
     >>> from pymc_geodesic.arguments import check_gradient_noise
     >>> check_gradient_noise("known")
     Traceback (most recent call last):
-    ValueError: gradient_noise='known' is unknown; pass None, a variance, variances or "fisher"
+    ValueError: gradient_noise='known' is unknown. Pass None, a variance, variances or "fisher"
     """
     if isinstance(gradient_noise, str) and gradient_noise != "fisher":
         raise ValueError(
-            f"gradient_noise={gradient_noise!r} is unknown; pass None, a variance, variances or "
+            f"gradient_noise={gradient_noise!r} is unknown. Pass None, a variance, variances or "
             '"fisher"'
         )
 
 
 def check_tune_temperature(temperature: Any) -> None:
-    """Validate the kinetic temperature at the start of tuning; None passes.
+    """Validate the kinetic temperature at the start of tuning; None is valid.
 
     Raises
     ------
@@ -145,12 +145,12 @@ def check_tune_temperature(temperature: Any) -> None:
     >>> from pymc_geodesic.arguments import check_tune_temperature
     >>> check_tune_temperature(0.5)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: tune_temperature=0.5 is the kinetic temperature at the start of tuning ...
+    ValueError: tune_temperature=0.5 is below 1. Set the kinetic temperature at the start of ...
     """
     if temperature is not None and not 1.0 <= temperature < math.inf:
         raise ValueError(
-            f"tune_temperature={temperature} is the kinetic temperature at the start of tuning "
-            "and must be at least 1"
+            f"tune_temperature={temperature} is below 1. Set the kinetic temperature at the start "
+            "of tuning to a finite number of at least 1"
         )
 
 
@@ -166,11 +166,11 @@ def check_trajectories(name: str, step_size: Any, n_steps: Any, target_accept: A
     check_count("n_steps", n_steps)
     check_fraction("target_accept", target_accept)
     if callable(step_size):
-        raise ValueError(f"{name} takes a number for step_size=, not a schedule")
+        raise ValueError(f"step_size= of {name} must be a number and not a schedule")
 
 
 def check_compile_kwargs(compile_kwargs: Any) -> None:
-    """Validate the keyword arguments of the compiler; None passes.
+    """Validate the keyword arguments of the compiler; None is valid.
 
     Raises
     ------
@@ -182,46 +182,47 @@ def check_compile_kwargs(compile_kwargs: Any) -> None:
     >>> from pymc_geodesic.arguments import check_compile_kwargs
     >>> check_compile_kwargs("CVM")
     Traceback (most recent call last):
-    ValueError: compile_kwargs= is a dictionary, such as {"mode": "CVM"}; got 'CVM'
+    ValueError: compile_kwargs='CVM' is not a dictionary. Pass, for example, {"mode": "CVM"}
     """
     if not isinstance(compile_kwargs, Mapping | None):
         raise ValueError(
-            f'compile_kwargs= is a dictionary, such as {{"mode": "CVM"}}; got {compile_kwargs!r}'
+            f"compile_kwargs={compile_kwargs!r} is not a dictionary. Pass, for example, "
+            '{"mode": "CVM"}'
         )
 
 
 def check_row_blocks(batches: Any) -> None:
-    """Validate the iterable of row blocks; None passes.
+    """Validate the iterable of row blocks; None is valid.
 
     Raises
     ------
     ValueError
-        If it is not iterable, or a path or a data frame.
+        If it is not iterable, or if it is a path or a data frame.
 
     Examples
     --------
     >>> from pymc_geodesic.arguments import check_row_blocks
     >>> check_row_blocks(100)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: batches= must yield blocks of rows, one after the other, got 100; ...
+    ValueError: batches=100 is not an iterable of blocks of rows. Use batch_size= for ...
     """
     if batches is not None and not isinstance(batches, Iterable):
         raise ValueError(
-            f"batches= must yield blocks of rows, one after the other, got {batches!r}; "
-            "batch_size= is the number of rows"
+            f"batches={batches!r} is not an iterable of blocks of rows. Use batch_size= for the "
+            "number of rows of a minibatch"
         )
     if isinstance(batches, str | os.PathLike) or hasattr(batches, "columns"):
         raise ValueError(
             f"batches= is a {type(batches).__name__}. For the columns of Parquet files or of a "
             "Dask data frame pass datasets.table_blocks(source, like=sample), where sample is the "
-            "data frame that the model was built on"
+            "data frame with which the model was built"
         )
 
 
 def plain_number(value: Any) -> Any:
-    """Return a number as a float; None and schedules as they are.
+    """Convert a number to a float; return None and schedules unchanged.
 
-    A product with an array then has floats, which is what compiled code reads.
+    Compiled code needs arrays of floats, and products with other numbers may have another type.
 
     Examples
     --------
@@ -239,7 +240,7 @@ def check_fraction(name: str, value: Any) -> None:
     Raises
     ------
     ValueError
-        If the value is not one number, or does not lie in (0, 1).
+        If the value is not a number in (0, 1).
 
     Examples
     --------
@@ -262,33 +263,33 @@ def check_containers(names: Any) -> None:
     Raises
     ------
     ValueError
-        For anything else, no name, or a name that occurs twice.
+        For another type, an empty sequence, or a name that occurs twice.
 
     Examples
     --------
     >>> from pymc_geodesic.arguments import check_containers
     >>> check_containers(["X", "y", "X"])
     Traceback (most recent call last):
-    ValueError: minibatch= names 'X' twice; name every container once
+    ValueError: minibatch= names 'X' twice. Name every container once
     """
     if names is None or _has_name(names):
         return
     hint = (
-        'minibatch= takes the names of pm.Data containers, such as ["X", "y"], or an observed '
-        "variable or a dimension"
+        'minibatch= must be names of pm.Data containers, such as ["X", "y"], an observed variable '
+        "or a dimension"
     )
     if not isinstance(names, Iterable):
         raise ValueError(f"{hint}, got {names!r}")
     seen: list[Any] = []
     for name in names:
         if not _has_name(name):
-            remedy = "put the rows into a container and name that"
-            raise ValueError(f"{hint}, got a {type(name).__name__}: {remedy}")
+            remedy = "Put the rows into a container, and pass its name"
+            raise ValueError(f"{hint}, got a {type(name).__name__}. {remedy}")
         if name in seen:
-            raise ValueError(f"minibatch= names {name!r} twice; name every container once")
+            raise ValueError(f"minibatch= names {name!r} twice. Name every container once")
         seen.append(name)
     if not seen:
-        raise ValueError(f"{hint}, got no name; omit minibatch= to use all rows")
+        raise ValueError(f"{hint}, got no name. Omit minibatch= to use all rows")
 
 
 def check_count(name: str, value: Any) -> None:
@@ -314,7 +315,7 @@ def check_count(name: str, value: Any) -> None:
 
 
 def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
-    """Validate an optional size of minibatches.
+    """Validate an optional batch size.
 
     Raises
     ------
@@ -327,12 +328,12 @@ def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
     >>> check_batch_size(20, 30)
     >>> check_batch_size(40, 30)
     Traceback (most recent call last):
-    ValueError: batch_size=40 does not fit the 30 rows; choose 1 to 30
+    ValueError: batch_size=40 exceeds the 30 rows. Use batch_size <= 30
     """
     check_count("batch_size", batch_size)
     if batch_size is not None and batch_size > n_rows:
         raise ValueError(
-            f"batch_size={batch_size} does not fit the {n_rows} {rows}; choose 1 to {n_rows}"
+            f"batch_size={batch_size} exceeds the {n_rows} {rows}. Use batch_size <= {n_rows}"
         )
 
 
@@ -363,7 +364,7 @@ def check_integers(**limits: tuple[Any, int]) -> None:
 
 
 def step_size_at(schedule: Schedule, draw: int) -> float:
-    """Return the step size of a draw by a schedule.
+    """Evaluate and validate a step size schedule.
 
     Raises
     ------
@@ -380,7 +381,8 @@ def step_size_at(schedule: Schedule, draw: int) -> float:
     step_size = schedule(draw)
     if not _is_number(step_size) or not 0 < step_size < math.inf:
         raise ValueError(
-            f"the schedule step_size= gave {step_size} at draw {draw}; it must be positive"
+            f"the schedule step_size= returned {step_size} at draw {draw}, which is not positive. "
+            "Return positive numbers"
         )
     return float(step_size)
 
@@ -404,12 +406,12 @@ def checked_metric(metric: Any, names: Sequence[str] = METRICS) -> str | None:
     'auto'
     >>> checked_metric("full")
     Traceback (most recent call last):
-    ValueError: metric='full' is unknown; choose "auto", "dense", "diag" or None
+    ValueError: metric='full' is unknown. Choose "auto", "dense", "diag" or None
     """
     if metric is None or (isinstance(metric, str) and metric in names):
         return metric
     listed = ", ".join(f'"{name}"' for name in names)
-    raise ValueError(f"metric={metric!r} is unknown; choose {listed} or None")
+    raise ValueError(f"metric={metric!r} is unknown. Choose {listed} or None")
 
 
 def checked_metric_or_covariance(
@@ -424,7 +426,7 @@ def checked_metric_or_covariance(
     Raises
     ------
     ValueError
-        If the name is unknown, or the array neither a covariance matrix nor variances.
+        If the name is unknown, or the array is neither a covariance matrix nor variances.
 
     Examples
     --------
@@ -433,7 +435,7 @@ def checked_metric_or_covariance(
     array([1., 4.])
     >>> checked_metric_or_covariance([[1.0, 2.0], [2.0, 1.0]])  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: metric= must be positive definite, ...
+    ValueError: metric= is not positive definite: ...
     """
     if metric is None or isinstance(metric, str):
         return checked_metric(metric, names)
@@ -444,29 +446,29 @@ def checked_metric_or_covariance(
     shape = covariance.shape
     if covariance.ndim not in (1, 2) or shape[0] != shape[-1]:
         raise ValueError(
-            f"metric= must be d variances or a d × d covariance matrix, but has shape {shape}"
+            f"metric= has shape {shape}. Pass d variances or a d × d covariance matrix"
         )
     if not np.isfinite(covariance).all():
-        raise ValueError("metric= holds NaN or infinity; give finite variances and covariances")
+        raise ValueError("metric= contains NaN or infinity. Pass finite variances and covariances")
     variances = covariance if covariance.ndim == 1 else np.diag(covariance)
     if not variances.min(initial=np.inf) > 0.0:
         raise ValueError(
-            "metric= holds variances, which must be positive, but that of coordinate "
-            f"{variances.argmin()} is {variances.min():.3g}"
+            f"metric= has the variance {variances.min():.3g} of coordinate {variances.argmin()}. "
+            "Pass positive variances"
         )
     if covariance.ndim == 1:
         return covariance
     scales = np.sqrt(np.outer(variances, variances))
     if not np.all(np.abs(covariance - covariance.T) <= _ASYMMETRY * scales):
         raise ValueError(
-            "metric= must be symmetric, as a covariance is; (m + m.T) / 2 makes it so where only "
-            "rounding is in the way"
+            "metric= is not symmetric. Pass a symmetric covariance, or (m + m.T) / 2 to remove "
+            "rounding errors"
         )
     smallest = np.linalg.eigvalsh(covariance / scales).min(initial=np.inf)
     if not smallest > _SINGULAR:
         raise ValueError(
-            "metric= must be positive definite, but the correlations have an eigenvalue of "
-            f"{smallest:.3g}; take more draws than coordinates, or give the variances alone"
+            "metric= is not positive definite: the correlations have an eigenvalue of "
+            f"{smallest:.3g}. Estimate it from more draws than coordinates, or pass the variances"
         )
     return covariance
 
@@ -491,7 +493,7 @@ def checked_control_variates(order: Any) -> str | int:
     (2, 0)
     >>> checked_control_variates(True)
     Traceback (most recent call last):
-    ValueError: control_variates=True is unknown; choose "auto", 1, 2 or False
+    ValueError: control_variates=True is unknown. Choose "auto", 1, 2 or False
     """
     if isinstance(order, str) and order == "auto":
         return order
@@ -500,4 +502,4 @@ def checked_control_variates(order: Any) -> str | int:
     # True equals 1, and is not an order
     if _is_number(order) and order in (1, 2):
         return int(order)
-    raise ValueError(f'control_variates={order!r} is unknown; choose "auto", 1, 2 or False')
+    raise ValueError(f'control_variates={order!r} is unknown. Choose "auto", 1, 2 or False')

@@ -1,9 +1,9 @@
-"""Splitting integrators: flows and kicks on a product of manifolds, no densities.
+"""Splitting integrators: flows and kicks on a product of manifolds, independent of densities.
 
-Every function moves the packed position ``x`` and velocity ``v``, both of shape ``(size,)``, in
-place. ``blocks`` is the table of a `pymc_geodesic.manifolds.Product`: one row per variable, the
-second, third and fourth columns of which are its first index, its number of points and the
-ambient size of a point. Step sizes are times; gradients are those of the log-density (ascent).
+Functions update the packed position ``x`` and velocity ``v``, both of shape ``(size,)``, in place.
+``blocks`` is the table of a `pymc_geodesic.manifolds.Product`, with one row per variable: its
+second, third and fourth columns are the first index of the variable, its number of points and the
+ambient size of a point. Step sizes are times; gradients are those of the log-density.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PAPER = 1
 
 
 class State(NamedTuple):
-    """Position and velocity, which kernels change in place.
+    """Position and velocity, which kernels update in place.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class State(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory that kernels write to.
+    """Working memory of kernels.
 
     Parameters
     ----------
@@ -50,18 +50,18 @@ class Scratch(NamedTuple):
 
 
 class FrictionAndNoise(NamedTuple):
-    """Friction of each coordinate, and the gradient noise that is known there.
+    """Friction and known gradient noise of each coordinate.
 
     Parameters
     ----------
     friction : ndarray, shape (size,)
         C of Liu et al. (2016), per unit of time; equal on all coordinates of a point on a manifold.
     known_noise : ndarray, shape (size,)
-        V, variance of the gradient estimate that is subtracted from the injected noise; zero where
-        it is unknown.
+        V, variance of the gradient estimate that is subtracted from the injected noise; zero if it
+        is unknown.
     splitting : {EXACT, PAPER}
-        How B O B is composed (`kick_with_friction`). With ``PAPER`` the friction must be equal on
-        all coordinates of a block.
+        Composition of the part B O B (`kick_with_friction`). With ``PAPER`` the friction must be
+        equal on all coordinates of a block.
     """
 
     friction: Vector
@@ -75,12 +75,12 @@ class Thermostat(NamedTuple):
     Parameters
     ----------
     xi : ndarray, shape (n_blocks,)
-        ξ, a friction, per unit of time, which kernels change in place; without C in
-        `pymc_geodesic.kernels.gsgnht`, with A in `pymc_geodesic.kernels.ssgnht`.
+        ξ, a friction, per unit of time, which kernels update in place; it does not include C in
+        `pymc_geodesic.kernels.gsgnht`, and includes A in `pymc_geodesic.kernels.ssgnht`.
     inertia : ndarray, shape (n_blocks,)
         Q, a time squared; 1 in the papers. The stationary distribution of ξ has variance 1/(mQ).
     temperatures : ndarray, shape (n_blocks,)
-        T, at which the positions are held; 1 for the posterior, more to anneal.
+        T, target temperature of the positions; 1 for the posterior, above 1 during annealing.
     """
 
     xi: Vector
@@ -90,13 +90,13 @@ class Thermostat(NamedTuple):
 
 @part
 def drift(space: Space, state: State, time: float) -> None:
-    """Move along geodesics, block b for ``scales[b] * time``."""
+    """Move along geodesics, block b for the time ``scales[b] * time``."""
     scaled_geodesic(space.blocks, space.scales, state.x, state.v, time)
 
 
 @part
 def harmonic_drift(space: Space, state: State, time: float) -> None:
-    r"""Flow of x·x/2 + v·v/2 on Euclidean variables, and geodesics on the others.
+    r"""Apply the flow of x·x/2 + v·v/2 to Euclidean variables, and geodesics to the others.
 
     .. math:: x \leftarrow x \cos t + v \sin t, \quad v \leftarrow v \cos t - x \sin t
 
@@ -120,7 +120,8 @@ def harmonic_drift(space: Space, state: State, time: float) -> None:
 def cancel_harmonic_force(space: Space, state: State, time: float) -> None:
     """Add x times ``scales[b] * time`` to v on each Euclidean block b.
 
-    Together with `kick` this kicks by the residual ∇log π(x) + x, which `harmonic_drift` leaves.
+    Together with `kick` this is a kick by the residual ∇log π(x) + x, the part of the gradient that
+    `harmonic_drift` does not contain.
     """
     blocks, x, v = space.blocks, state.x, state.v
     for block in range(blocks.shape[0]):
@@ -154,7 +155,7 @@ def friction_coefficients(
     decay: np.ndarray,
     noise_sd: np.ndarray,
 ) -> int:
-    r"""Coefficients e and s of `kick_with_friction` for each coordinate.
+    r"""Compute the coefficients e and s of `kick_with_friction` for each coordinate.
 
     With friction C and the known variance V of the gradient estimate:
 
@@ -178,7 +179,8 @@ def friction_coefficients(
     Returns
     -------
     int
-        Coordinates whose known noise exceeds the noise of the dynamics: s is clipped at 0.
+        Number of coordinates whose known noise exceeds the noise of the dynamics, so that s is
+        clipped at 0.
     """
     clips = 0
     for j in range(friction.size):
@@ -204,7 +206,7 @@ def kick_with_friction(
     step_size: float,
     splitting: int,
 ) -> tuple[float, float]:
-    r"""Gradient, friction and noise on the velocities of one variable: the part B O B.
+    r"""Apply gradient, friction and noise to the velocities of one variable: the part B O B.
 
     With e = exp(−Cε) and normal variates n:
 
@@ -216,10 +218,10 @@ def kick_with_friction(
     B    v ← √e v                                   v ← v + (ε/2) ∇log π
     ==== ========================================== ========================
 
-    In one line v ← e (v + h ∇log π) + p ∇log π + s n + h ∇log π, where h = 0 and p = ε√e in the
-    first column, h = ε/2 and p = 0 in the second, and s is that of `friction_coefficients`. Both
-    are of second order. Without a gradient the first leaves a velocity at the variance
-    Cε / sinh Cε, the second, which solves friction and noise together, at 1 for every ε.
+    Combined, v ← e (v + h ∇log π) + p ∇log π + s n + h ∇log π, where h = 0 and p = ε√e in the first
+    column, h = ε/2 and p = 0 in the second, and `friction_coefficients` computes s. Both are of
+    second order. Without a gradient the stationary variance of a velocity is Cε / sinh Cε in the
+    first and 1 for every ε in the second, which solves friction and noise together.
 
     A thermostat with the friction ξ in addition to C multiplies velocities by √d before and after
     O, d = exp(−ξε): e becomes d e, p and s become √d p and √d s.
@@ -227,11 +229,11 @@ def kick_with_friction(
     Parameters
     ----------
     v : ndarray, shape (size,)
-        Velocities, changed in place. The projection Λ(x), which is part of O, is left to the
-        caller: the friction of a point on a manifold is one number, so that Λ(x) commutes with it
-        and may come last.
+        Velocities, updated in place. The caller applies the projection Λ(x), which is part of O:
+        the friction of a point on a manifold is a scalar, so that Λ(x) commutes with it and can be
+        applied last.
     gradient : ndarray, shape (size,)
-        ∇log π, of a minibatch.
+        ∇log π, estimated from a minibatch.
     noise : ndarray, shape (size,)
         n.
     decay, noise_sd : ndarray, shape (size,)
@@ -274,9 +276,9 @@ def velocity_ratio(decay: float, splitting: int) -> float:
 def position_temperature(
     square: float, power: float, decay: float, step_size: float, splitting: int, dim: float
 ) -> float:
-    r"""Temperature of the positions, from the velocities before a kick.
+    r"""Estimate the temperature of the positions from the velocities before a kick.
 
-    T = (v·v + (ε/2) v·∇log π) / m in the exact splitting: v·v/m between the halves of a kick, less
+    T = (v·v + (ε/2) v·∇log π) / m in the exact splitting: v·v/m between the halves of a kick, minus
     the gradient noise that both halves share. Before and after a kick the mean of v·v/m is
     T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting cosh(ρ/2) v·v
     replaces v·v in T.
@@ -298,7 +300,7 @@ def position_temperature(
 
 @compiled
 def kinetic_temperature(v: np.ndarray, dim: float) -> float:
-    """v·v / dim of one block."""
+    """Compute v·v / dim of one block."""
     total = 0.0
     for i in range(v.size):
         total += v[i] * v[i]

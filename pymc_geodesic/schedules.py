@@ -1,4 +1,4 @@
-"""Step sizes that change with the draw."""
+"""Step size schedules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 Schedule = Callable[[int], float]
-"""Step size as a function of the draw, from 0, warm-up included."""
+"""Step size as a function of the index of the draw, from 0, including the warm-up."""
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,13 @@ class PolynomialDecay:
     b : float
         Number of draws after which the decay starts.
     gamma : float
-        Rate, in (0.5, 1] for a step size whose sum diverges while that of its square does not.
+        Exponent γ. In (0.5, 1] the sum of the step sizes diverges and the sum of their squares
+        converges.
 
     Raises
     ------
     ValueError
-        If h0 or b is not positive, or gamma negative.
+        If h0 or b is not positive, or if gamma is negative.
 
     Examples
     --------

@@ -10,7 +10,7 @@ OTHERS = {
 }
 
 
-def assert_refused(predict, given):
+def assert_raises(predict, given):
     message = "(?i)holds no variable '(topics|weights|beta|zbar|sizes)'|has no group 'posterior'"
     with pytest.raises(ValueError, match=message):
         predict(OTHERS[given])

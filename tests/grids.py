@@ -1,7 +1,7 @@
 """Grids of tests: the cells that every run takes, and those that `make test-slow` adds.
 
-What a cell by default is for stands in CONTRIBUTING.md: every law, formula, route, message and kind
-of mutant has one, and the rest of a grid is slow.
+CONTRIBUTING.md states which cells run by default: every law, formula, route and message has one,
+every kernel a mutant, and the rest of a grid is slow.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,4 +1,4 @@
-"""Deliberately broken kernels, which the tests of the kernels must reject.
+"""Deliberately broken kernels (mutants), which the tests of the kernels must reject.
 
 A mutant is the code of the real kernel with one ingredient or one line replaced, so that it stays
 what the kernel is but for one fault.
@@ -23,14 +23,14 @@ friction_coefficients = integrators.friction_coefficients
 
 @dataclass(frozen=True)
 class Mutant:
-    """A kernel with a fault.
+    """A kernel with a deliberate error.
 
     Attributes
     ----------
     name : str
-        What is wrong.
+        Description of the error.
     kernel : numba dispatcher
-        The kernel it is made of.
+        The correct kernel.
     replaced : mapping
         Name of an ingredient in the module of the kernel to what stands in for it.
     edit : tuple of str
@@ -51,7 +51,7 @@ class Mutant:
         Raises
         ------
         ValueError
-            If the kernel has no such ingredient or line any more.
+            If the kernel no longer has the replaced function or line.
         """
         replaced, edits, mutant = self._mutate(self.kernel)
         if replaced != set(self.replaced) or edits != bool(self.edit[0]):
@@ -59,7 +59,7 @@ class Mutant:
         return mutant
 
     def _mutate(self, original: Any) -> tuple[set[str], int, Callable[..., Any]]:
-        """Say what was replaced, how often the text was there, and return the compiled mutant."""
+        """Return the replaced text, the number of its occurrences, and the compiled mutant."""
         function = original.py_func
         scope, names = dict(function.__globals__), function.__code__.co_names
         found = set(self.replaced) & set(names)
@@ -78,70 +78,70 @@ class Mutant:
 
 
 @njit
-def weaker_noise(step_size, friction, known_noise, splitting, decay, spread):
+def weaker_noise(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Standard deviation of the noise 10 % too small."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
-    spread *= 0.9
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
+    noise_sd *= 0.9
     return 0
 
 
 @njit
-def half_of_the_friction(step_size, friction, known_noise, splitting, decay, spread):
+def half_of_the_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Half of the friction, and the noise of all of it."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = np.sqrt(decay)
     return 0
 
 
 @njit
-def friction_twice(step_size, friction, known_noise, splitting, decay, spread):
-    """Friction in both halves of a kick, and the noise of one."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+def friction_twice(step_size, friction, known_noise, splitting, decay, noise_sd):
+    """Apply friction in both halves of a kick, and the noise of one."""
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay *= decay
     return 0
 
 
 @njit
-def no_friction(step_size, friction, known_noise, splitting, decay, spread):
-    """Noise without friction."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+def no_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
+    """Apply noise without friction."""
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = 1.0
     return 0
 
 
 @njit
-def explicit_friction(step_size, friction, known_noise, splitting, decay, spread):
+def explicit_friction(step_size, friction, known_noise, splitting, decay, noise_sd):
     """Friction of first order."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = 1.0 - friction * step_size
     return 0
 
 
 @njit
-def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, spread):
-    """Known noise counts double."""
+def noise_subtracted_twice(step_size, friction, known_noise, splitting, decay, noise_sd):
+    """Subtract known noise twice."""
     twice = 2.0 * known_noise
-    return friction_coefficients(step_size, friction, twice, splitting, decay, spread)
+    return friction_coefficients(step_size, friction, twice, splitting, decay, noise_sd)
 
 
 @njit
-def noise_left_in(step_size, friction, known_noise, splitting, decay, spread):
-    """Known noise is ignored."""
+def noise_left_in(step_size, friction, known_noise, splitting, decay, noise_sd):
+    """Ignore known noise."""
     none = 0.0 * known_noise
-    return friction_coefficients(step_size, friction, none, splitting, decay, spread)
+    return friction_coefficients(step_size, friction, none, splitting, decay, noise_sd)
 
 
 @njit
-def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
+def noise_of_all_coordinates(step_size, friction, known_noise, splitting, decay, noise_sd):
     """The mean of the known noise, in each coordinate."""
     mean = np.full(known_noise.size, known_noise.mean())
-    return friction_coefficients(step_size, friction, mean, splitting, decay, spread)
+    return friction_coefficients(step_size, friction, mean, splitting, decay, noise_sd)
 
 
 @njit
-def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, spread):
+def friction_of_all_coordinates(step_size, friction, known_noise, splitting, decay, noise_sd):
     """The friction of the first coordinate in all of them, with the noise of their own."""
-    friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
+    friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
     decay[:] = decay[0]
     return 0
 
@@ -186,7 +186,7 @@ def scaled_sphere_geodesic(blocks, scales, x, v, time):
 
 @njit
 def scaled_tangent_geodesic(blocks, scales, x, v, time):
-    """A geodesic that requires a velocity tangent to the sphere x is on."""
+    """A geodesic that requires a velocity tangent to the sphere through x."""
     inner = 0.0
     for i in range(x.size):
         inner += x[i] * v[i]
@@ -197,13 +197,13 @@ def scaled_tangent_geodesic(blocks, scales, x, v, time):
 
 @njit
 def unscaled_geodesic(blocks, scales, x, v, time):
-    """All blocks move for the same time."""
+    """Move all blocks for the same time."""
     product_flows.geodesic(blocks, x, v, time)
 
 
 @njit
 def always_small(stream):
-    """A uniform number that accepts everything."""
+    """Return a uniform number that accepts every proposal."""
     return 1e-300
 
 
@@ -213,8 +213,8 @@ def no_kinetic_energy(blocks, v, chains, sign, energy):
 
 
 @njit
-def low_thermometer(v, dim):
-    """A thermometer that reads 20 % too little."""
+def low_temperature_reading(v, dim):
+    """Report a temperature that is 20 % too low."""
     return 0.8 * integrators.kinetic_temperature(v, dim)
 
 
@@ -244,7 +244,7 @@ BIASED = [
     Mutant("gradient 10 % too small", sggmc, edit=(FORCE, "v[j], 0.9 * gradient[j]")),
     Mutant("noise 10 % too small", gsgnht, {"friction_coefficients": weaker_noise}),
     Mutant("sign of the gradient", gsgnht, edit=(FORCE, "v[j], -gradient[j]")),
-    Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_thermometer}),
+    Mutant("wrong thermometer", gsgnht, {"kinetic_temperature": low_temperature_reading}),
     Mutant("accepts everything", gmc, {"uniform": always_small, **ON_S2}),
     Mutant("velocities 10 % too small", gmc, {"refresh_velocity": slow_velocity, **ON_S2}),
     Mutant("no kinetic energy", gmc, {"add_kinetic_energy": no_kinetic_energy, **ON_S2}),
@@ -283,7 +283,7 @@ UNPROJECTED = [
 ]
 """Mutants whose positions pass, because geodesics take out what is not tangent."""
 
-REFUSED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
+REJECTED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
 """Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
 
 LAST = " if step < n_steps - 1 else 0.5 * step_size"
@@ -308,7 +308,7 @@ ASYMMETRIC = [
         ("decay[j] * (old + half * force)", "decay[j] * old + half * force"),
     ),
     Mutant(
-        "late thermostat",
+        "delayed thermostat",
         gsgnht,
         ON_S2,
         (

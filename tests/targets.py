@@ -1,4 +1,4 @@
-"""Laws with exact draws, on which kernels are tested by stationarity.
+"""Target distributions with exact draws, for the stationarity tests of kernels.
 
 Independent chains start from exact draws of a target and take some steps of a kernel. If the kernel
 leaves the target alone, what they end at are exact draws again, and every test for independent
@@ -30,26 +30,26 @@ LIMIT = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A law on a product of manifolds.
+    """A distribution on a product of manifolds.
 
     Attributes
     ----------
     name : str
     product : Product
-        Where one chain lives.
+        State space of one chain.
     log_density : numba dispatcher
         ``(x, gradient) -> log π(x)``; writes ∇log π. Both in kernel coordinates.
     draw : callable
         ``(rng, n)`` → exact draws, kernel coordinates of shape ``(n, size)``.
     statistics : callable
-        Coordinates of shape ``(n, size)`` → mapping of names to arrays of shape ``(n,)``.
+        Maps coordinates of shape ``(n, size)`` to arrays of shape ``(n,)``, by name.
     means : mapping
-        Exact means of statistics; where one is missing it is taken from many exact draws.
-    laws : mapping
-        Distribution functions of statistics.
+        Exact means of statistics; missing ones are estimated from many exact draws.
+    cdfs : mapping
+        Cumulative distribution functions of statistics.
     step_size : float
-        A time short beside the fastest oscillation, so that a chain without Metropolis correction
-        shows no bias.
+        Step size, short compared with the fastest oscillation, so that chains without Metropolis
+        correction have no detectable bias.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Target:
     draw: Callable[[np.random.Generator, int], np.ndarray]
     statistics: Callable[[np.ndarray], Mapping[str, np.ndarray]]
     means: Mapping[str, float] = field(default_factory=dict)
-    laws: Mapping[str, Callable] = field(default_factory=dict)
+    cdfs: Mapping[str, Callable] = field(default_factory=dict)
     step_size: float = 0.05
 
     def __str__(self) -> str:
@@ -67,9 +67,9 @@ class Target:
     def deviations(self, x: np.ndarray, v: np.ndarray | None = None) -> dict[str, float]:
         """Standard errors by which independent draws deviate from the target.
 
-        Means of all statistics and of their squares, Kolmogorov–Smirnov tests of those whose law
-        is known (the p-value turned into a normal deviate) and, if velocities are given, their
-        temperature.
+        Means of all statistics and of their squares, Kolmogorov–Smirnov tests of those whose
+        distribution is known (the p-value turned into a normal deviate) and, if velocities are
+        given, their temperature.
         """
         n = len(x)
         found = {}
@@ -81,9 +81,9 @@ class Target:
                 found[f"mean of {name}^{power}"] = (moment.mean() - mean) / math.hypot(
                     moment.std() / math.sqrt(n), error
                 )
-            if name in self.laws:
-                p_value = stats.kstest(values, self.laws[name]).pvalue
-                found[f"law of {name}"] = stats.norm.isf(0.5 * p_value)
+            if name in self.cdfs:
+                p_value = stats.kstest(values, self.cdfs[name]).pvalue
+                found[f"distribution of {name}"] = stats.norm.isf(0.5 * p_value)
         if v is not None:
             kinetic = (v**2).sum(axis=1) / self.product.dim
             found["temperature"] = (kinetic.mean() - 1.0) / math.sqrt(2.0 / (n * self.product.dim))
@@ -113,7 +113,7 @@ KAPPA = 3.0
 
 
 def directions_around(rng: np.random.Generator, mean: np.ndarray, kappa: np.ndarray) -> np.ndarray:
-    """Exact von Mises–Fisher draws on S² with one concentration each, by inverting the law."""
+    """Exact von Mises–Fisher draws on S² with one concentration each, by inverting the CDF."""
     n = len(kappa)
     u = rng.uniform(size=n)
     cosine = 1.0 + np.log(u + (1.0 - u) * np.exp(-2.0 * kappa)) / kappa
@@ -127,7 +127,7 @@ def directions_around(rng: np.random.Generator, mean: np.ndarray, kappa: np.ndar
     )
 
 
-def cosine_law(kappa: float) -> Callable:
+def cosine_cdf(kappa: float) -> Callable:
     """Distribution function of μ·x on S²."""
     return lambda t: np.expm1(kappa * (t + 1.0)) / np.expm1(2.0 * kappa)
 
@@ -148,7 +148,7 @@ VON_MISES_FISHER = Target(
     lambda rng, n: directions_around(rng, MEAN_DIRECTION, np.full(n, KAPPA)),
     lambda x: {"cosine": x @ MEAN_DIRECTION, "x0": x[:, 0], "x1": x[:, 1], "x2": x[:, 2]},
     means={"cosine": 1.0 / math.tanh(KAPPA) - 1.0 / KAPPA},
-    laws={"cosine": cosine_law(KAPPA)},
+    cdfs={"cosine": cosine_cdf(KAPPA)},
 )
 
 SHAPE = 2.0
@@ -167,7 +167,7 @@ LOG_GAMMA = Target(
     lambda rng, n: np.log(rng.gamma(SHAPE, size=(n, 1))),
     lambda x: {"x": x[:, 0], "exp x": np.exp(x[:, 0])},
     means={"x": special.digamma(SHAPE), "exp x": SHAPE},
-    laws={"x": stats.loggamma(SHAPE).cdf},
+    cdfs={"x": stats.loggamma(SHAPE).cdf},
 )
 
 RISE, FALL = 1.0, 2.5
@@ -175,7 +175,7 @@ RISE, FALL = 1.0, 2.5
 
 @njit
 def _laplace(x, gradient):
-    """A Laplace law, and one that falls faster than it rises: kinks at zero."""
+    """A symmetric and an asymmetric Laplace distribution, with kinks at zero."""
     total = 0.0
     for i in range(2):
         rate = FALL if i == 1 and x[i] > 0.0 else RISE
@@ -197,13 +197,13 @@ LAPLACE = Target(
     _draw_laplace,
     lambda x: {"x0": x[:, 0], "x1": x[:, 1]},
     means={"x0": 0.0, "x1": 1.0 / FALL - 1.0 / RISE},
-    laws={
+    cdfs={
         "x0": stats.laplace.cdf,
         "x1": stats.laplace_asymmetric(math.sqrt(FALL / RISE), scale=(RISE * FALL) ** -0.5).cdf,
     },
 )
 
-SPREAD = 0.5
+SD_OF_B = 0.5
 
 
 @njit
@@ -214,12 +214,12 @@ def _concentration_and_direction(x, gradient):
     for i in range(3):
         cosine += MEAN_DIRECTION[i] * x[1 + i]
         gradient[1 + i] = kappa * MEAN_DIRECTION[i]
-    gradient[0] = -b / SPREAD**2 + 1.0 - kappa / math.tanh(kappa) + kappa * cosine
-    return -0.5 * (b / SPREAD) ** 2 + b - math.log(math.sinh(kappa)) + kappa * cosine
+    gradient[0] = -b / SD_OF_B**2 + 1.0 - kappa / math.tanh(kappa) + kappa * cosine
+    return -0.5 * (b / SD_OF_B) ** 2 + b - math.log(math.sinh(kappa)) + kappa * cosine
 
 
 def _draw_concentration_and_direction(rng, n):
-    b = SPREAD * rng.standard_normal(n)
+    b = SD_OF_B * rng.standard_normal(n)
     return np.column_stack([b, directions_around(rng, MEAN_DIRECTION, np.exp(b))])
 
 
@@ -231,11 +231,11 @@ CONCENTRATION_AND_DIRECTION = Target(
     lambda z: {
         "b": z[:, 0],
         "cosine": z[:, 1:] @ MEAN_DIRECTION,
-        "rank of cosine given b": cosine_law(np.exp(z[:, 0]))(z[:, 1:] @ MEAN_DIRECTION),
+        "rank of cosine given b": cosine_cdf(np.exp(z[:, 0]))(z[:, 1:] @ MEAN_DIRECTION),
         "x0": z[:, 1],
     },
     means={"b": 0.0, "rank of cosine given b": 0.5},
-    laws={"b": stats.norm(scale=SPREAD).cdf, "rank of cosine given b": stats.uniform.cdf},
+    cdfs={"b": stats.norm(scale=SD_OF_B).cdf, "rank of cosine given b": stats.uniform.cdf},
 )
 
 ALPHA = np.array([4.0, 5.0, 6.0])
@@ -332,7 +332,7 @@ EXPONENTIAL = Target(
     lambda rng, n: rng.exponential(size=(n, 1)),
     lambda x: {"x": x[:, 0]},
     means={"x": 1.0},
-    laws={"x": stats.expon.cdf},
+    cdfs={"x": stats.expon.cdf},
 )
 
 
@@ -354,7 +354,7 @@ TRUNCATED_NORMAL = Target(
     lambda rng, n: _TRUNCATED_NORMAL.rvs(size=(n, 2), random_state=rng),
     lambda x: {"x0": x[:, 0], "x1": x[:, 1]},
     means={"x0": _TRUNCATED_NORMAL.mean(), "x1": _TRUNCATED_NORMAL.mean()},
-    laws={"x0": _TRUNCATED_NORMAL.cdf, "x1": _TRUNCATED_NORMAL.cdf},
+    cdfs={"x0": _TRUNCATED_NORMAL.cdf, "x1": _TRUNCATED_NORMAL.cdf},
 )
 
 FRAME = np.array([[1.0, 0.3], [-0.5, 0.8], [0.2, -0.4]])

@@ -85,11 +85,6 @@ def test_the_progress_bar_of_pymc_finds_its_dependencies():
     assert names - set(sys.stdlib_module_names) <= set(declared_dependencies())
 
 
-def test_no_dependency_is_declared_twice():
-    declared = declared_dependencies()
-    assert sorted(set(declared)) == sorted(declared)
-
-
 def test_names_can_be_imported_one_by_one():
     code = "from pymc_geodesic import SGGMC, VonMisesFisher, datasets; assert SGGMC.__name__"
     subprocess.run([sys.executable, "-c", code], check=True)

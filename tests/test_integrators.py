@@ -37,8 +37,8 @@ SPLITTINGS = pytest.mark.parametrize("splitting", [EXACT, PAPER], ids=["exact", 
 
 
 @njit
-def kick_from_python(v, gradient, noise, decay, spread, drag, step_size, splitting):
-    return kick_with_friction(v, gradient, noise, decay, spread, drag, step_size, splitting)
+def kick_from_python(v, gradient, noise, decay, noise_sd, drag, step_size, splitting):
+    return kick_with_friction(v, gradient, noise, decay, noise_sd, drag, step_size, splitting)
 
 
 @njit
@@ -47,23 +47,23 @@ def temperature_from_python(square, power, decay, step_size, splitting, dim):
 
 
 def coefficients(step_size, friction, known_noise, splitting):
-    """Decay and spread of each coordinate, and the number of clipped ones."""
+    """Decay and noise sd of each coordinate, and the number of clipped ones."""
     friction, known_noise = np.array(friction, float), np.array(known_noise, float)
-    decay, spread = np.empty((2, friction.size))
-    clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, spread)
-    return decay, spread, clips
+    decay, noise_sd = np.empty((2, friction.size))
+    clips = friction_coefficients(step_size, friction, known_noise, splitting, decay, noise_sd)
+    return decay, noise_sd, clips
 
 
 def linear_kick(
     angle, splitting, *, thermostat=0.0, known_noise=0.0, step_size=STEP, kicks=kick_from_python
 ):
-    """Factors of v and of the gradient in a kick, and variance of its noise, as measured."""
-    decay, spread, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
+    """Factors of v and of the gradient in a kick and the variance of its noise, as measured."""
+    decay, noise_sd, _ = coefficients(step_size, [angle / step_size], [known_noise], splitting)
     drag = math.exp(-thermostat)
 
     def after(v, gradient, noise):
         v, gradient, noise = (np.array([each]) for each in (v, gradient, noise))
-        kicks(v, gradient, noise, decay, spread, drag, step_size, splitting)
+        kicks(v, gradient, noise, decay, noise_sd, drag, step_size, splitting)
         return v[0]
 
     return after(1.0, 0.0, 0.0), after(0.0, 1.0, 0.0), after(0.0, 0.0, 1.0) ** 2
@@ -106,10 +106,10 @@ def test_positions_of_an_oscillator(bend, angle, part, splitting, noise):
     leave positions too narrow.
     """
     curvature = (bend / STEP) ** 2
-    decay, push, variance = linear_kick(angle, splitting, thermostat=part * angle)
+    decay, gain, variance = linear_kick(angle, splitting, thermostat=part * angle)
     drift = np.array([[1.0, STEP], [0.0, 1.0]])
-    kicked = np.array([[1.0, 0.0], [-push * curvature, decay]])
-    noises = np.diag([0.0, variance + push**2 * noise])
+    kicked = np.array([[1.0, 0.0], [-gain * curvature, decay]])
+    noises = np.diag([0.0, variance + gain**2 * noise])
     before = solve_discrete_lyapunov(drift @ kicked, drift @ noises @ drift.T)
     square, power = before[1, 1], -curvature * before[0, 1]
     half_way = np.array([[1.0, -0.5 * STEP], [0.0, 1.0]])
@@ -132,13 +132,13 @@ def oscillator_error(step_size, friction, thermostat, known, unknown, **options)
     addition to what absorbs the unknown one, ε/2 of its variance.
     """
     whole_thermostat = thermostat + 0.5 * step_size * unknown
-    decay, push, variance = linear_kick(
+    decay, gain, variance = linear_kick(
         friction * step_size, known_noise=known, thermostat=whole_thermostat * step_size,
         step_size=step_size, **options,
     )  # fmt: skip
-    variance += push**2 * (known + unknown)
+    variance += gain**2 * (known + unknown)
     exact = (friction + 0.5 * step_size * unknown) / (friction + whole_thermostat)
-    return abs(variance * step_size / (2.0 * push * (1.0 - decay)) - exact)
+    return abs(variance * step_size / (2.0 * gain * (1.0 - decay)) - exact)
 
 
 def observed_order(thermostat, known, unknown, **options):
@@ -157,7 +157,7 @@ def observed_order(thermostat, known, unknown, **options):
 def test_positions_are_of_second_order_at_a_constant_thermostat(
     thermostat, known, unknown, splitting
 ):
-    """Symmetric friction of the thermostat around friction, noise and what is known of noise."""
+    """Thermostat friction arranged symmetrically around friction, noise and known noise."""
     if splitting == EXACT and not thermostat and not unknown:
         assert oscillator_error(0.04, 1.3, 0.0, known, 0.0, splitting=EXACT) < 1e-12
         return
@@ -165,7 +165,7 @@ def test_positions_are_of_second_order_at_a_constant_thermostat(
 
 
 @pytest.mark.parametrize("mutant", UNBALANCED, ids=str)
-def test_unbalanced_thermostats_are_noticed(mutant):
+def test_unbalanced_thermostats_are_detected(mutant):
     order = observed_order(0.9, 0.0, 0.0, splitting=EXACT, kicks=mutant.compile())
     assert order < 1.5
 
@@ -189,7 +189,7 @@ def test_splittings_agree_to_second_order():
 def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
     step, friction = 0.3, np.array([0.5, 2.0, 2.0, 2.0, 0.5])
     noise = np.array([0.0, 1.5, 60.0, 60.0, 0.0])
-    decay, spread, clips = coefficients(step, friction, noise, splitting)
+    decay, noise_sd, clips = coefficients(step, friction, noise, splitting)
     expected = np.exp(-friction * step)
     np.testing.assert_allclose(decay, expected, rtol=1e-14)
     if splitting == EXACT:
@@ -198,7 +198,7 @@ def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
         left = expected * 2.0 * friction * step - (step**2 * expected) * noise
     assert (left[2:4] < 0.0).all()
     assert (left[[0, 1, 4]] > 0.0).all()
-    np.testing.assert_allclose(spread**2, np.maximum(left, 0.0), atol=1e-14)
+    np.testing.assert_allclose(noise_sd**2, np.maximum(left, 0.0), atol=1e-14)
     assert clips == 2
 
 
@@ -206,16 +206,16 @@ def test_known_noise_is_subtracted_once_and_clipped_at_zero(splitting):
 def test_kick_in_three_parts(splitting):
     """B O B written out, with half of a thermostat before and after O."""
     rng = np.random.default_rng(1)
-    v, gradient, normal, spread = rng.standard_normal((4, 7))
+    v, gradient, normal, noise_sd = rng.standard_normal((4, 7))
     decay = np.full(7, 0.7) if splitting == PAPER else rng.uniform(size=7)
     before, root = v.copy(), 0.8
-    square, power = kick_from_python(v, gradient, normal, decay, spread, root**2, STEP, splitting)
+    square, power = kick_from_python(v, gradient, normal, decay, noise_sd, root**2, STEP, splitting)
     if splitting == PAPER:
         half = np.sqrt(decay)
-        expected = root * half * (root * half * before + STEP * gradient + spread / half * normal)
+        expected = root * half * (root * half * before + STEP * gradient + noise_sd / half * normal)
     else:
         kicked = before + 0.5 * STEP * gradient
-        expected = root * (decay * root * kicked + spread * normal) + 0.5 * STEP * gradient
+        expected = root * (decay * root * kicked + noise_sd * normal) + 0.5 * STEP * gradient
     np.testing.assert_allclose(v, expected, rtol=1e-13)
     assert (square, power) == pytest.approx((before @ before, before @ gradient))
 

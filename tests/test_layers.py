@@ -4,8 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PACKAGE = "pymc_geodesic"
 ROOT = Path(__file__).parents[1] / PACKAGE
 
@@ -75,30 +73,3 @@ def violations(module: str, source: str) -> list[str]:
 def test_private_imports_stand_in_named_places():
     found = {module: violations(module, path.read_text()) for module, path in MODULES.items()}
     assert {module: names for module, names in found.items() if names} == {}
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("pymc_geodesic.steps.sggmc", "from pymc.step_methods.arraystep import BlockedStep"),
-        ("pymc_geodesic.distributions.vmf", "from pymc.step_methods import NUTS"),
-        ("pymc_geodesic.ops.bessel_ops", "from pytensor.link.numba.dispatch import basic"),
-    ],
-)
-def test_a_wrong_import_is_found(module, source):
-    assert len(violations(module, source)) == 1
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        (
-            "pymc_geodesic.steps.pymc_interface",
-            "from pymc.step_methods.arraystep import BlockedStep",
-        ),
-        ("pymc_geodesic.distributions.vmf", "from pymc.distributions.continuous import Flat"),
-        ("pymc_geodesic.topics.sam", "import pymc as pm\nimport pytensor.tensor as pt"),
-    ],
-)
-def test_a_right_import_passes(module, source):
-    assert violations(module, source) == []

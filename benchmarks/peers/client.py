@@ -1,4 +1,4 @@
-"""Orders to the peers in their own environment."""
+"""Client of the process that runs other libraries in their own environment."""
 
 import json
 import subprocess
@@ -16,14 +16,14 @@ class PeerProcess:
     Raises
     ------
     RuntimeError
-        If the environment cannot be made or the process ends.
+        If the environment cannot be created or the process ends.
     """
 
     def __init__(self) -> None:
         setup = subprocess.run([HERE / "setup.sh"], stdout=subprocess.PIPE, text=True, check=False)
         if setup.returncode:
             raise RuntimeError(
-                "its environment could not be made, see the message of benchmarks/peers/setup.sh"
+                "its environment could not be created, see the message of benchmarks/peers/setup.sh"
             )
         self._process = subprocess.Popen(
             [setup.stdout.strip(), "-m", "benchmarks.peers.worker"],
@@ -35,7 +35,7 @@ class PeerProcess:
         )
 
     def prepare(self, name: str, *arguments: Any, steps: int) -> dict[str, Callable[[], float]]:
-        """Contestants by name of the sampler, for the problem that a function makes."""
+        """Return timed runs by name of the sampler, for a problem of `benchmarks.problems`."""
         self._ask(prepare=name, arguments=arguments, samplers=SAMPLERS, steps=steps)
         return {sampler: lambda sampler=sampler: self._ask(run=sampler) for sampler in SAMPLERS}
 
@@ -46,7 +46,7 @@ class PeerProcess:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise RuntimeError(f"the process of the peers ended while it worked on {order}")
+            raise RuntimeError(f"the process of the other libraries ended during {order}")
         return json.loads(answer)
 
     def close(self) -> None:

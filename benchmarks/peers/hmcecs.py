@@ -1,8 +1,8 @@
 """HMC with energy-conserving subsampling of NumPyro on a logistic regression in a file.
 
 ``python hmcecs.py rows.npz n_subsample n_warmup n_draws`` prints one line of JSON. It runs in an
-environment of its own; `benchmarks/many_rows.py` calls it with the rows whitened, without which it
-does not get off the ground.
+environment of its own; `benchmarks/many_rows.py` calls it with whitened rows, without which the
+sampler does not move.
 """
 
 import json

@@ -1,7 +1,8 @@
-"""SGMCMCJax's samplers, single precision, in the environment that `setup.sh` made.
+"""SGMCMCJax's samplers, single precision, in the environment of `setup.sh`.
 
-Speaks JSON, one object per line: ``{"prepare": problem, "samplers": names, "steps": n, ...}``
-compiles samplers, ``{"run": name}`` runs one and answers with microseconds per step.
+The protocol is JSON, one object per line:
+``{"prepare": problem, "samplers": names, "steps": n, ...}`` compiles samplers, and
+``{"run": name}`` runs one and returns microseconds per step.
 
 Like BlackJAX it has no manifolds: see `benchmarks.blackjax_sgnht`.
 """
@@ -58,7 +59,7 @@ TERMS = {"svm": svm_terms, "topics": topics_terms, "circle": circle_terms}
 
 
 def prepare(problem, sampler, steps):
-    """Compile and return a function that runs and says how long a step took."""
+    """Compile; return a function that runs the sampler and returns the time per step."""
     log_likelihood, log_prior = TERMS[problem.kind]()
     data = tuple(problem.arrays.values()) or (np.zeros((1, 1), np.float32),)
     # SGMCMCJax's velocity is our ε v, its dt our ε² and its friction our C ε.

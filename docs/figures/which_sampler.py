@@ -1,8 +1,8 @@
-"""The drawing of which sampler to take: ``python docs/figures/which_sampler.py`` writes the SVG.
+"""Decision chart of the samplers: ``python docs/figures/which_sampler.py`` writes the SVG.
 
-Questions stand one below the other, each with its answer for a yes, so that the drawing is as
-narrow as a phone. Its colours are those of the page around it, in light and in dark; words are
-words, which screen readers read in their order, and names of samplers are links.
+Questions are in one column, each with its answer for yes, so that the drawing fits on a phone. It
+uses the colors of the page, light or dark. Its text can be read by screen readers, and names of
+samplers are links.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "sums",
-        "Do a few sums over the rows say all that the rows say?",
-        "Put the sums into the model: *NUTS* or {GMC}",
+        "Does the likelihood have a sufficient statistic?",
+        "Use it in the model: *NUTS* or {GMC}",
     ),
     (
         "counts",
-        "Constraint: proportions near zero under a Dirichlet prior, with counts as data?",
-        "{SCIR}; words in documents: with local=",
+        "Probability vectors with components near zero, Dirichlet prior, counts as data?",
+        "{SCIR}; for words in documents with local=",
     ),
     (
         "few",
-        "Rows few enough to see all of them at each step, and a smooth density?",
-        "{GMC}, exact, along geodesics of spheres, simplices and frames",
+        "Are gradients of all rows affordable, and is the density smooth?",
+        "{GMC}: exact, partial centering of group effects, geodesics of spheres and simplices",
     ),
     (
         "kinks",
-        "Few rows, and a kink: hinge loss, Laplace prior, quantiles?",
-        "{SubgradientHMC}, exact",
+        "Affordable, but with kinks: hinge loss, Laplace prior, quantiles?",
+        "{SubgradientHMC}: exact",
     ),
     (
         "local",
@@ -53,10 +53,10 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "hard",
-        "Noise hard to know: rows on disk, heavy tails?",
-        "{gSGNHT}; rows on disk come as batches=",
+        "Is the gradient noise hard to estimate: rows on disk, heavy tails?",
+        "{gSGNHT}; rows on disk by batches=",
     ),
-    ("rest", "All else", "{SGGMC} with batch_size=100"),
+    ("rest", "Otherwise", "{SGGMC} with batch_size=100"),
 )
 """Name, question and answer; ``{X}`` is a sampler of the package, ``*X*`` one of PyMC."""
 
@@ -148,8 +148,8 @@ def drawing() -> str:
         f'<svg class="which" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y - 4:g}" '
         'role="group" aria-labelledby="which-title which-text">\n'
         '<title id="which-title">Which sampler to take</title>\n'
-        '<desc id="which-text">Questions from the top down. A yes leads to the sampler beside it, '
-        f"a no to the next question.</desc>\n<style>{STYLE}</style>\n"
+        '<desc id="which-text">Questions from top to bottom. Yes leads to the sampler on the '
+        f"right, no to the next question.</desc>\n<style>{STYLE}</style>\n"
         + "\n".join(parts)
         + "\n</svg>\n"
     )

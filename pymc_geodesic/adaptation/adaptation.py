@@ -27,12 +27,12 @@ LARGER_MINIBATCHES = "larger minibatches"
 
 
 class DynamicsState(Protocol):
-    """State of Langevin dynamics besides the position; see `pymc_geodesic.samplers.dynamics`.
+    """State of Langevin dynamics without the position; see `pymc_geodesic.samplers.dynamics`.
 
     Attributes
     ----------
     squares : ndarray
-        Sums of squared gradients of AdaGrad; empty without.
+        Sums of squared gradients of AdaGrad; empty without AdaGrad.
     """
 
     squares: np.ndarray
@@ -41,7 +41,7 @@ class DynamicsState(Protocol):
         """Begin a chain."""
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw new velocities, or the noise of the step before."""
+        """Draw new velocities, or the noise of the previous step."""
 
     def rotate(self, rotation: np.ndarray) -> None:
         """Apply a rotation of the Euclidean coordinates."""
@@ -49,7 +49,7 @@ class DynamicsState(Protocol):
 
 @dataclass(eq=False)
 class LangevinChain:
-    """A chain between two draws.
+    """State of a chain between two draws.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class LangevinChain:
     stream : ndarray of uint64
         Random stream.
     n : int
-        Number of draws so far, warm-up included.
+        Number of draws so far, including the warm-up.
     """
 
     dynamics: DynamicsState
@@ -134,27 +134,27 @@ class LangevinAdaptation(Protocol):
 
     @property
     def needs_warm_up(self) -> bool:
-        """Whether any parameter is chosen in a warm-up."""
+        """Whether any parameter is adapted in the warm-up."""
 
     @property
     def is_tuned(self) -> bool:
-        """Whether a warm-up has chosen the parameters."""
+        """Whether the parameters have been adapted in a warm-up."""
 
     @property
     def minibatch_remedy(self) -> str:
         """Change of the minibatches that reduces gradient noise, for warnings."""
 
     def initialize(self, n_tune: int) -> None:
-        """Begin a chain; without a warm-up, keep what the last one has chosen."""
+        """Begin a chain; without a warm-up, keep the parameters of the previous one."""
 
     def start(self, x: np.ndarray) -> np.ndarray:
-        """Coordinates of a position of the model that was set from outside."""
+        """Set a new position of the model, and return its coordinates."""
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
 
     def explore(self, chain: LangevinChain) -> Exploration | None:
-        """Make a Metropolis-corrected transition; None after the exploration phase."""
+        """Run a Metropolis-corrected transition; return None after the exploration phase."""
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Choose parameters and minibatches of the next draw."""
@@ -173,7 +173,7 @@ class LangevinAdaptation(Protocol):
         Parameters
         ----------
         chain : LangevinChain
-            After the draw, which is undone if it is discarded.
+            State after the draw; the draw is undone if it is discarded.
         before : ndarray, shape (size,)
             z before the draw.
         proposal : Proposal
@@ -186,7 +186,7 @@ class LangevinAdaptation(Protocol):
         -------
         discarded : bool
         n_grad : int
-            Gradient evaluations.
+            Number of gradient evaluations.
         """
 
     def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
@@ -196,11 +196,14 @@ class LangevinAdaptation(Protocol):
         """Diagnose gradient noise that is poorly known, or that inflates the variance."""
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
-        """Name all coordinates that few minibatches inform, where one of them differs."""
+        """Add all rare coordinates to a diagnosis that contains one of them.
+
+        A coordinate is rare if few minibatches contain rows that depend on it.
+        """
 
 
 class ModelCoordinates(ABC):
-    """Base of the Langevin adaptations that keep the coordinates of the model.
+    """Base class of the Langevin adaptations in the coordinates of the model.
 
     Parameters
     ----------
@@ -235,11 +238,11 @@ class ModelCoordinates(ABC):
         return None
 
     def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
-        """Return None: only whitened coordinates show a funnel."""
+        """Return None: funnels are only detected in whitened coordinates."""
         return None
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
-        """Return the diagnosis: noise is not measured by coordinates."""
+        """Return the diagnosis unchanged: noise is not measured for single coordinates."""
         return diagnosis
 
     @abstractmethod
@@ -267,7 +270,7 @@ class TrajectoryAdaptation(Protocol):
 
     @property
     def can_reuse_gradient(self) -> bool:
-        """Whether gradient and log-density of the last draw are still valid at the next one."""
+        """Whether gradient and log-density of the last draw are valid for the next draw."""
 
     @property
     def is_whitened(self) -> bool:
@@ -275,30 +278,30 @@ class TrajectoryAdaptation(Protocol):
 
     @property
     def needs_warm_up(self) -> bool:
-        """Whether any parameter is chosen in a warm-up."""
+        """Whether any parameter is adapted in the warm-up."""
 
     @property
     def is_tuned(self) -> bool:
-        """Whether a warm-up has chosen the parameters."""
+        """Whether the parameters have been adapted in a warm-up."""
 
     @property
     def minibatch_remedy(self) -> str:
         """Change of the minibatches that reduces gradient noise, for warnings."""
 
     def initialize(self, n_tune: int) -> None:
-        """Begin a chain; without a warm-up, keep what the last one has chosen."""
+        """Begin a chain; without a warm-up, keep the parameters of the previous one."""
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
-        """Coordinates of a position of the model that was set from outside.
+        """Set a new position of the model, and return its coordinates.
 
         Returns
         -------
         z : ndarray, shape (size,)
         gradient : ndarray
-            In the coordinates of the model, at the ``first`` position of a chain with a warm-up;
-            empty otherwise.
+            Gradient in the coordinates of the model, at the ``first`` position of a chain with a
+            warm-up; empty otherwise.
         n_grad : int
-            Gradient evaluations.
+            Number of gradient evaluations.
         """
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
@@ -334,9 +337,9 @@ class TrajectoryAdaptation(Protocol):
         Returns
         -------
         z : ndarray or None
-            The position in the new coordinates; None where these are the same.
+            The position in the new coordinates; None if they have not changed.
         n_grad : int
-            Gradient evaluations.
+            Number of gradient evaluations.
         """
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
@@ -345,5 +348,5 @@ class TrajectoryAdaptation(Protocol):
         Parameters
         ----------
         in_model : collection of (str, str)
-            Pairs of which the model implies it, which need less evidence.
+            Pairs (scale, dependent variable) of the model, which need less evidence.
         """

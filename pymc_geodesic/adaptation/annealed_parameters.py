@@ -1,9 +1,9 @@
-"""Step size and friction for a temperature bias by gradient noise that is annealed to almost zero.
+"""Step size and friction for an annealed temperature bias.
 
 In the coordinates of the model the gradient noise of minibatches raises the kinetic temperature.
-The bias that is allowed begins high, where the chain crosses the posterior quickly, and decreases
-over the warm-up. Step size and friction follow from it, and from running averages of the largest
-curvature and the gradient noise along the chain.
+The allowed bias is large at the beginning of the warm-up, so that the chain crosses the posterior
+quickly, and is annealed to nearly zero. Step size and friction are computed from it, and from
+running averages of the largest curvature and the gradient noise along the chain.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from pymc_geodesic.runtime.numerics import all_finite
 
 @dataclass(frozen=True)
 class AnnealingSettings:
-    """Constants of the annealing; a bias is that of the kinetic temperature, T − 1.
+    """Constants of the annealing. A bias is that of the kinetic temperature, T − 1.
 
     Attributes
     ----------
-    first_bias : float
-        Bias that is allowed at the beginning of the warm-up; chosen by hand.
-    first_bias_with_local : float
-        The same with local variables. Topics of documents that began at 10 ended in worse modes, at
-        perplexities of 3,957 to 4,078 instead of below 3,920 (``docs/experiments.md``).
-    first_euler_bias : float
+    initial_bias : float
+        Allowed bias at the beginning of the warm-up; chosen by hand.
+    initial_bias_with_local : float
+        The same with local variables. Topics whose annealing began at a bias of 10 ended in worse
+        modes, at perplexities of 3,957 to 4,078 instead of below 3,920 (``docs/experiments.md``).
+    initial_euler_bias : float
         The same for Euler's method. With 150 SSGNHT reaches the posterior of ijcnn1 in 0.5 ms, with
-        10 in 40 ms (``docs/experiments.md``). With 100 to 200 the end of the warm-up is the same;
+        10 in 40 ms (``docs/experiments.md``). From 100 to 200 the end of the warm-up is the same;
         with 200 a chain overshot a posterior of 20,000 rows.
     near_bias : float
-        Bound of the first bias where the chain starts in the posterior, so that it does not leave
-        its mode; chosen by hand.
+        Upper bound of the initial bias of a chain that starts in the posterior, so that it does not
+        leave its mode; chosen by hand.
     far_by_noise, far_by_curvature : float
-        Multiples of the variance of the mean gradient, and of its square at a draw of the
-        posterior, above which a start counts as far away: two standard errors, and five posterior
-        standard deviations; chosen by hand.
+        Multiples of the variance of the mean gradient, and of its expected square at a draw of the
+        posterior, above which a starting point counts as far from the posterior: two standard
+        errors, and five posterior standard deviations; chosen by hand.
     annealing : float
         Fraction of the warm-up over which the bias decreases; chosen by hand.
     memory : float
-        Weight of the past in the running averages, about twenty draws; chosen by hand.
+        Decay factor of the running averages, which average over about twenty draws; chosen by hand.
     assumed_weight : float
         Weight of assumed noise in the averages, negligible compared with measured noise.
     max_angle : float
-        Bound of the step size times the square root of the largest curvature; chosen by hand.
+        Upper bound of the step size times the square root of the largest curvature; chosen by hand.
     min_decay, max_decay : float
         Bounds of Cε, the friction of a step; chosen by hand.
     n_decays : int
-        Number of values of Cε between these bounds.
+        Number of grid points of Cε between these bounds.
     euler_decay : float
-        Cε of Euler's method, which reduces the variance of the positions by half of it. Where
-        gradient noise limits the step size, weak friction costs nothing: a position diffuses by
+        Cε of Euler's method, which reduces the variance of the positions by half of this fraction.
+        If gradient noise limits the step size, weak friction has no cost: a position diffuses by
         ε²/(Cε) per step, which the bias ε²V/(2Cε) determines for any C.
     """
 
-    first_bias: float = 10.0
-    first_bias_with_local: float = 100.0
-    first_euler_bias: float = 150.0
+    initial_bias: float = 10.0
+    initial_bias_with_local: float = 100.0
+    initial_euler_bias: float = 150.0
     near_bias: float = 0.5
     far_by_noise: float = 4.0
     far_by_curvature: float = 25.0
@@ -88,18 +88,19 @@ class MeasurementState:
     Attributes
     ----------
     n_tune : int
-        Draws of the warm-up.
-    first_bias : float
-        Bias that is allowed at its beginning.
+        Number of draws of the warm-up.
+    initial_bias : float
+        Allowed bias at the beginning of the warm-up.
     noise : ndarray, shape (n_noises,)
+        Weighted sum of the measured noise.
     n_draws : int
-        Draws of the warm-up so far.
+        Number of draws of the warm-up so far.
     shrinkage : float
-        Factor of every step size, halved at each divergence.
+        Factor of all step sizes, halved at each divergence.
     """
 
     n_tune: int
-    first_bias: float
+    initial_bias: float
     noise: np.ndarray
     noise_weight: float = 0.0
     curvature: float = 0.0
@@ -109,34 +110,34 @@ class MeasurementState:
 
 
 class AnnealedMeasurements:
-    """Running averages of curvature and gradient noise, and the bias that the noise may cause.
+    """Running averages of curvature and gradient noise, and the allowed temperature bias.
 
     Parameters
     ----------
     n_noises : int
         Number of values that describe the noise.
-    last_bias, first_bias : float
-        Bias that is allowed at the end and at the beginning of the warm-up.
+    final_bias, initial_bias : float
+        Allowed bias at the end and at the beginning of the warm-up.
     min_curvature : float
-        Curvature that bounds the step size where the density is flat.
+        Lower bound of the curvature, which bounds the step size if the density is flat.
     """
 
     def __init__(
         self,
         n_noises: int,
         *,
-        last_bias: float,
-        first_bias: float = SETTINGS.first_bias,
+        final_bias: float,
+        initial_bias: float = SETTINGS.initial_bias,
         min_curvature: float = 0.0,
     ) -> None:
         self._n_noises = n_noises
-        self._first_bias, self.last_bias = max(first_bias, last_bias), last_bias
+        self._initial_bias, self.final_bias = max(initial_bias, final_bias), final_bias
         self._min_curvature = max(min_curvature, 1e-12)
         self.reset(0)
 
     def reset(self, n_tune: int) -> None:
         """Discard all measurements."""
-        self._state = MeasurementState(n_tune, self._first_bias, np.zeros(self._n_noises))
+        self._state = MeasurementState(n_tune, self._initial_bias, np.zeros(self._n_noises))
 
     @property
     def state(self) -> dict[str, Any]:
@@ -167,18 +168,18 @@ class AnnealedMeasurements:
 
     @property
     def shrinkage(self) -> float:
-        """Factor of every step size."""
+        """Factor of all step sizes."""
         return self._state.shrinkage
 
     @property
     def allowed_bias(self) -> float:
-        """Bias that is allowed at the present draw of the warm-up."""
+        """Allowed bias at the current draw of the warm-up."""
         state = self._state
         progress = min(state.n_draws / max(SETTINGS.annealing * state.n_tune, 1.0), 1.0)
-        return float(state.first_bias * (self.last_bias / state.first_bias) ** progress)
+        return float(state.initial_bias * (self.final_bias / state.initial_bias) ** progress)
 
     def update(self, curvature: float, noise: np.ndarray | None, *, is_draw: bool = True) -> None:
-        """Add a measurement, of a draw of the warm-up or in addition to these."""
+        """Add a measurement; ``is_draw`` counts it as a draw of the warm-up."""
         state, memory = self._state, SETTINGS.memory
         state.n_draws += is_draw
         if math.isfinite(curvature):
@@ -189,29 +190,29 @@ class AnnealedMeasurements:
             state.noise_weight = memory * state.noise_weight + (1.0 - memory)
 
     def shrink(self) -> None:
-        """Halve every step size from now on, after a divergence."""
+        """Halve all further step sizes, after a divergence."""
         self._state.shrinkage *= 0.5
 
     def assume_noise(self, noise: np.ndarray) -> None:
-        """Use this noise until there is a measurement of it."""
+        """Use an assumed noise until the noise has been measured."""
         if self._state.noise_weight == 0.0:
             weight = SETTINGS.assumed_weight
             self._state.noise, self._state.noise_weight = weight * noise, weight
 
     def start_near(self) -> None:
-        """Bound the first bias, because the chain starts in the posterior."""
-        self._state.first_bias = max(
-            min(self._state.first_bias, SETTINGS.near_bias), self.last_bias
+        """Bound the initial bias of a chain that starts in the posterior."""
+        self._state.initial_bias = max(
+            min(self._state.initial_bias, SETTINGS.near_bias), self.final_bias
         )
 
 
 def is_far(
     gradients: np.ndarray, slices: Sequence[slice], dims: np.ndarray, curvature: float
 ) -> bool:
-    r"""Whether a point is far from the posterior, by the gradients of some minibatches there.
+    r"""Test whether a point is far from the posterior, by gradients of several minibatches.
 
-    At a draw of the posterior the square of the gradient has the expectation tr ∇²(−log π), at most
-    m λ for m coordinates and the largest curvature λ. The mean of K estimates adds m V/K.
+    At a draw of the posterior the expected square of the gradient is tr ∇²(−log π), at most m λ for
+    m coordinates and the largest curvature λ. The noise of the mean of K estimates adds m V/K.
 
     Parameters
     ----------
@@ -238,12 +239,12 @@ def is_far(
 
 
 def repetition(decay: float, repeats: int) -> float:
-    """Factor of the temperature bias where the same noise acts in several steps.
+    """Factor by which noise that is repeated in several steps increases the temperature bias.
 
     Parameters
     ----------
     decay : float
-        exp(−Cε), the fraction of a velocity that is left after one step.
+        exp(−Cε), the factor by which friction reduces a velocity in one step.
     repeats : int
         Number of steps with the same noise.
     """
@@ -289,7 +290,7 @@ def euler_noise_bias(step_size: float, decay_rate: float, noise: float) -> float
     Returns
     -------
     float
-        ε²V / (2Cε), as of v ← (1 − Cε)v + noise of variance 2Cε + ε²V where Cε is small.
+        ε²V / (2Cε), the bias of v ← (1 − Cε)v + noise of variance 2Cε + ε²V for small Cε.
     """
     return 0.5 * step_size**2 * noise / decay_rate
 
@@ -297,8 +298,8 @@ def euler_noise_bias(step_size: float, decay_rate: float, noise: float) -> float
 def position_bias(step_size: float, friction: np.ndarray, noise: np.ndarray, repeats: int) -> float:
     """Largest relative bias of the variance of slow positions by gradient noise.
 
-    Noise that is the same in several steps moves a position that much further than independent
-    noise does, while friction removes most of it from the kinetic temperature.
+    Noise that is repeated in several steps moves a position farther than independent noise by the
+    same factor, while friction removes most of it from the kinetic temperature.
 
     Parameters
     ----------
@@ -322,10 +323,10 @@ class AnnealingRule(Protocol):
     """Step size and friction for measured curvature and gradient noise, and their bias."""
 
     def step_size(self, measured: AnnealedMeasurements) -> float:
-        """Longest ε that resolves the fastest oscillation, within the allowed bias."""
+        """Largest ε that resolves the fastest oscillation, within the allowed bias."""
 
     def friction(self, measured: AnnealedMeasurements, step_size: float) -> np.ndarray:
-        """Weakest C of each variable within the allowed bias, for a step size."""
+        """Smallest C of each variable within the allowed bias, for a step size."""
 
     def bias(
         self, measured: AnnealedMeasurements, step_size: float, friction: np.ndarray
@@ -334,7 +335,7 @@ class AnnealingRule(Protocol):
 
 
 def _step_size(measured: AnnealedMeasurements, unit_bias: float) -> float:
-    """Step size with a friction at which unit noise has the bias ``unit_bias`` ε²."""
+    """Step size for a friction with which noise of variance 1 has the bias ``unit_bias`` ε²."""
     step_size = SETTINGS.max_angle / math.sqrt(measured.curvature)
     largest = float(measured.noise.max())
     if largest > 0.0:
@@ -343,7 +344,7 @@ def _step_size(measured: AnnealedMeasurements, unit_bias: float) -> float:
 
 
 class UnderdampedAnnealing:
-    """Rule for exact friction: the longest step with the strongest friction, then the weakest.
+    """Rule for exact friction: the largest step size with the maximal C, then the smallest C.
 
     Parameters
     ----------
@@ -359,11 +360,11 @@ class UnderdampedAnnealing:
         )
 
     def step_size(self, measured: AnnealedMeasurements) -> float:
-        """Return ε with the strongest friction; see `AnnealingRule`."""
+        """Return ε for the maximal friction; see `AnnealingRule`."""
         return _step_size(measured, self._unit_biases[-1])
 
     def friction(self, measured: AnnealedMeasurements, step_size: float) -> np.ndarray:
-        """Return the weakest C on a grid; see `AnnealingRule`."""
+        """Return the smallest C on a grid; see `AnnealingRule`."""
         allowed = measured.allowed_bias * (1.0 + 1e-9)
         enough = np.outer(measured.noise * step_size**2, self._unit_biases) <= allowed
         first = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
@@ -382,7 +383,7 @@ class UnderdampedAnnealing:
 
 
 class EulerAnnealing:
-    """Rule for Euler's method, whose friction is weak and the same for all variables."""
+    """Rule for Euler's method, with a weak friction that is the same for all variables."""
 
     def step_size(self, measured: AnnealedMeasurements) -> float:
         """Return ε; see `AnnealingRule`."""

@@ -1,4 +1,4 @@
-"""Centering point of the control variates, at which the gradient over all rows is known."""
+"""Search for the centering point of the control variates, by Newton steps over all rows."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class CenteringSettings:
     Attributes
     ----------
     max_mean_square : float
-        Mean square of the whitened gradient up to which a point is accepted, which is the squared
-        distance to the mode of a normal posterior, per dimension, in posterior standard
-        deviations; chosen by hand.
+        Maximum mean square of the whitened gradient at an accepted point. For a normal posterior it
+        is the squared distance to the mode, per dimension, in posterior standard deviations; chosen
+        by hand.
     max_passes : int
-        Maximum number of passes over all rows; chosen by hand. On a logistic regression with 10⁷
-        rows one pass and one Newton step brought the distance from 18 to 0.07 sds.
+        Maximum number of passes over all rows; chosen by hand. In a logistic regression with 10⁷
+        rows one pass and one Newton step reduced the distance from 18 to 0.07 standard deviations.
     """
 
     max_mean_square: float = 0.25
@@ -55,14 +55,14 @@ class CenteringPoint(NamedTuple):
 def newton_step(
     product: Product, metric: Metric, x: np.ndarray, gradient: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Mean square of the whitened gradient at a point, and the Newton step from there.
+    """Compute the mean square of the whitened gradient at a point, and the Newton step.
 
     Parameters
     ----------
     product : Product
-        The variables of the model, Euclidean ones first.
+        Manifolds of the variables, Euclidean ones first.
     metric : Metric
-        Its L Lᵀ is used as the inverse of the Hessian.
+        Metric whose L Lᵀ is used as the inverse of the Hessian.
     x, gradient : ndarray, shape (size,)
         In the coordinates of the model.
     """
@@ -91,12 +91,12 @@ def find_center(
     ----------
     gradient : AdaptedGradient
     product : Product
-        The variables of the model, Euclidean ones first.
+        Manifolds of the variables, Euclidean ones first.
     x : ndarray, shape (size,)
         Initial point, in the coordinates of the model.
     max_passes : int
-        With 1 the point is ``x``, whatever the gradient is: the mean of draws is a better center
-        than the mode, which may be far from them where scales are variables.
+        With 1 the result is ``x`` for any gradient: the mean of draws is a better center than the
+        mode, which may be far from the draws in hierarchical models.
     """
     x = x.copy()
     best = CenteringPoint(None, None, 0)

@@ -1,4 +1,4 @@
-"""Euclidean and other components of a product of manifolds, Euclidean ones first."""
+"""Selection of Euclidean and curved components of a product of manifolds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pymc_geodesic.manifolds import Euclidean, Product
 
 
 def euclidean_names(product: Product) -> list[str]:
-    """Variable of each Euclidean coordinate."""
+    """Name of the variable of each Euclidean coordinate."""
     return [
         name
         for name, manifold, rows in product.components
@@ -27,7 +27,10 @@ def curved_variables(product: Product) -> list[tuple[slice, int]]:
 
 
 def max_length_scales(product: Product) -> list[float]:
-    """Bound of the length scale of each variable of `curved_variables`; none for half lines."""
+    """Upper bound of the length scale of each variable of `curved_variables`.
+
+    It is infinite for manifolds that are not compact.
+    """
     return [
         1.0 if manifold.is_compact else math.inf
         for _, manifold, _ in product.components
@@ -36,7 +39,7 @@ def max_length_scales(product: Product) -> list[float]:
 
 
 def curved_points(product: Product) -> list[tuple[slice, int]]:
-    """Slice and dimension of each point that is not Euclidean, on half lines of each coordinate.
+    """Slice and dimension of each point that is not Euclidean; half lines have one per coordinate.
 
     Examples
     --------
@@ -56,7 +59,7 @@ def curved_points(product: Product) -> list[tuple[slice, int]]:
 
 
 def join_euclidean(product: Product) -> Product:
-    """Product with one component for all Euclidean variables.
+    """Join all Euclidean variables into one component.
 
     Examples
     --------

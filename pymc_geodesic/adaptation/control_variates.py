@@ -1,4 +1,4 @@
-"""Choice of the order of the control variates that makes an independent draw cheapest."""
+"""Choice of the order of the control variates, by the cost of an independent draw."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, squares_by
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 
 StepsPerDraw = Callable[[np.ndarray, np.ndarray], int]
-"""Variances of the gradient estimate along the coordinates, and their standard deviations over the
-posterior → number of inner steps between independent draws."""
+"""Function of the variances of the gradient estimate along the coordinates, and of their standard
+deviations over the posterior, that returns the number of inner steps between independent draws."""
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class ControlVariateSettings:
     Attributes
     ----------
     second_order_cost : float
-        Cost of an inner step with second order over one with first order. In a logistic regression
-        with 28 coefficients it is 1.2 to 1.6 (`benchmarks.control_variates`).
+        Ratio of the cost of an inner step with second order to that with first order. In a logistic
+        regression with 28 coefficients it is 1.2 to 1.6 (`benchmarks.control_variates`).
     min_saving : float
-        Factor by which second order would have to reduce the cost of a draw if it left no noise,
-        for it to be compiled; chosen by hand.
+        Minimum factor by which noise-free gradients would reduce the cost of a draw for second
+        order to be compiled; chosen by hand.
     uncertain_temperature : float
-        Error of a temperature, by noise of first order that is poorly known, above which second
-        order is tried: a few rows make most of that noise, and more of it in the tails; chosen by
+        Error of a temperature, due to poorly known first-order noise, above which second order is
+        tried: then a few rows contribute most of the noise, and more of it in the tails; chosen by
         hand.
     max_noise_ratio : float
-        Ratio of the noise with control variates to that without, from which they are not used:
+        Ratio of the noise with control variates to that without, above which they are not used:
         each evaluation with control variates takes two gradients.
     """
 
@@ -47,7 +47,7 @@ SETTINGS = ControlVariateSettings()
 
 
 def principal_directions(differences: np.ndarray) -> np.ndarray:
-    """Directions along which gradient noise is uncorrelated, in the columns of a rotation (d, d).
+    """Compute the principal directions of gradient noise, the columns of a rotation (d, d).
 
     Parameters
     ----------
@@ -64,9 +64,10 @@ class ControlVariateOrder:
     Parameters
     ----------
     noise : NoiseMeasurement
-        With the gradient whose order is set.
+        Noise measurement, which contains the gradient whose order is set.
     order : {"auto", 1, 2, 0}
-        An order other than ``"auto"`` is used, unless it does not reduce the noise.
+        Order of the control variates. A user-specified order is not used if it does not reduce the
+        noise.
     """
 
     def __init__(self, noise: NoiseMeasurement, order: str | int = "auto") -> None:
@@ -74,7 +75,7 @@ class ControlVariateOrder:
         self._may_try_second = False
 
     def choose(self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw) -> np.ndarray:
-        """Choose second, first or no order by a first measurement of their noise.
+        """Choose second order, first order or no control variates by a first noise measurement.
 
         Parameters
         ----------
@@ -85,7 +86,7 @@ class ControlVariateOrder:
         Returns
         -------
         ndarray, shape (n, size)
-            Differences of pairs with the chosen order.
+            Differences of pairs of gradient estimates with the chosen order.
         """
         noise, gradient = self._noise, self._noise.gradient
         self._may_try_second = gradient.is_centered and self._order == "auto"
@@ -111,10 +112,10 @@ class ControlVariateOrder:
     def reconsider(
         self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw
     ) -> np.ndarray | None:
-        """Change to second order if more measurements show that it pays, or if they are uncertain.
+        """Switch to second order if further measurements show a saving, or are uncertain.
 
-        The pairs of `choose` may not contain the rows that make most of the noise. Where a few rows
-        do, its variance remains uncertain, and increases with the distance from the center.
+        The pairs of `choose` may not contain the rows that contribute most of the noise. If a few
+        rows do, its variance remains uncertain, and increases with the distance from the center.
 
         Parameters
         ----------
@@ -136,7 +137,7 @@ class ControlVariateOrder:
         return differences if order == 2 else None
 
     def _use(self, order: int) -> None:
-        """Set the order, the second with the Hessian over all rows."""
+        """Set the order; second order includes the Hessian over all rows."""
         gradient = self._noise.gradient
         if order == 2:
             gradient.use_second_order()
@@ -152,7 +153,7 @@ class ControlVariateOrder:
     def _is_promising(
         self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0
     ) -> bool:
-        """Whether second order, not tried yet, would pay if it left no noise."""
+        """Whether second order is not tried yet, and would save time if it removed all noise."""
         nothing = np.zeros(self._noise.size)
         least = SETTINGS.second_order_cost * steps_per_draw(nothing, nothing)
         return (
@@ -169,15 +170,15 @@ class ControlVariateOrder:
         *,
         is_measured: bool = False,
     ) -> np.ndarray:
-        """Set the cheaper order of first and second; return its differences.
+        """Set the cheaper of first and second order; return its differences.
 
-        If the noise of first order ``is_measured``, the pairs only determine the ratio of both.
+        If the first-order noise ``is_measured``, the pairs only determine the ratio of the two.
         """
         self._may_try_second = False
         noise = self._noise
         variances, sd = noise.variances, noise.sd
         self._use_second_order_of_pairs(z, stream)
-        # for the same minibatches: with heavy-tailed rows a few of them make all the noise
+        # with the same minibatches, since a few of them may contribute nearly all of the noise
         first, second = noise.differences_of_orders((1, 2), z, noise.n_pairs, stream)
         ratio = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
         if is_measured:
@@ -196,7 +197,7 @@ class ControlVariateOrder:
         return second if pays else first
 
     def _principal_variances(self, differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Variances along the directions in which friction can differ, and sds over points."""
+        """Variances along the directions in which friction can differ, and their sd over points."""
         d = self._noise.gradient.n_euclidean
         if self._noise.gradient.metric.is_dense and d:
             rotation = principal_directions(differences[:, :d])

@@ -1,4 +1,4 @@
-"""Control variates of count estimates, n(ω*) + n̂(ω) − n̂(ω*), and the drift that they estimate."""
+"""Control variates of count estimates, n(ω*) + n̂(ω) − n̂(ω*), and the estimated drift."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ SETTINGS = CountControlVariateSettings()
 class CountControlVariates:
     """Centering point of the control variates, and the counts of all rows there.
 
-    The centering point ω* is the initial position at first, and from the end of each quarter of
-    the warm-up the mean of the positions of that quarter.
+    The centering point ω* is initially the starting position. At the end of each quarter of the
+    warm-up it is set to the mean of the positions of that quarter.
 
     Parameters
     ----------
     estimate : CountEstimate
     layout : CountLayout
     describe_negative : callable
-        Index, count and exposure → error message.
+        Function of the index, count and exposure of a negative count that returns an error message.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class CountControlVariates:
         Parameters
         ----------
         center : CountsAt
-            ω*, and counts and exposures of all rows there, including rows on other machines.
+            ω*, with the counts and exposures of all rows, including rows on other machines.
         """
         self._fixed = center
 
@@ -96,19 +96,19 @@ class CountControlVariates:
         return self.center.values.size > 0
 
     def update(self, draw: int, log_state: np.ndarray) -> bool:
-        """Add the position before a draw to the mean, and set the centering point if it is due.
+        """Add the position before a draw to the mean, and update the centering point if due.
 
         Parameters
         ----------
         draw : int
-            Number of the draw, warm-up included.
+            Index of the draw, including the warm-up.
         log_state : ndarray, shape (size,)
             log θ.
 
         Returns
         -------
         bool
-            Whether the centering point was changed, which takes one estimate from all rows.
+            Whether the centering point was updated, which takes one estimate from all rows.
 
         Raises
         ------
@@ -195,7 +195,7 @@ class CountDrift:
     r"""Drift of the process due to the likelihood, estimated from one minibatch.
 
     It is n̂ − ĉθ for a Gamma variable, Â − B̂ log θ for a LogNormal variable and n̂ − ω Σn̂ for a
-    Dirichlet variable: the part of the drift that changes ω, without what only changes Σθ.
+    Dirichlet variable: the part of the drift that changes ω, and not only Σθ.
 
     Parameters
     ----------
@@ -248,7 +248,7 @@ class CountDrift:
         Returns
         -------
         ndarray, shape (size,), or None
-            None if the counts are negative or not finite and the dynamics cannot use them.
+            None if the counts are not finite, or are negative and the dynamics do not allow it.
         """
         failed = self.estimate.estimate(values, minibatch, stream, self.counts, self.exposures)
         if self._allows_negative:

@@ -1,11 +1,11 @@
 """Adaptation of the step size of SCIR and SGRLD to the noise of the count estimates.
 
-A chain that follows noisy estimates of the counts has a larger variance than the posterior, by the
-relative noise of the estimates times a function of the step size h (Baker et al. 2018, corollary
-3.2). During warm-up the noise is measured along the chain, from the difference of the drifts of two
-minibatches at the same position. h is the longest step that inflates the variance by no more than
-`pymc_geodesic.adaptation.variance_inflation.allowed_inflation`: by a large factor at first, so that
-a chain that starts far from the posterior arrives, and by 5 % from 70 % of the warm-up on.
+A chain with noisy estimates of the counts has a larger variance than the posterior, by the relative
+noise of the estimates times a function of the step size h (Baker et al. 2018, corollary 3.2).
+During warm-up the noise is measured along the chain, from the difference of the drifts of two
+minibatches at the same position. h is the largest step size whose inflation of the variance is at
+most `pymc_geodesic.adaptation.variance_inflation.allowed_inflation`: a large factor at first, so
+that a chain that starts far from the posterior converges, and 5 % after 70 % of the warm-up.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class CountNoiseSettings:
     Attributes
     ----------
     n_measured_draws : int
-        Draws of each half of the warm-up at which the noise is measured if the step size is
-        user-specified, for the sample stat ``variance_inflation``.
+        Number of draws in each half of the warm-up at which the noise is measured if the step size
+        is user-specified, for the sample stat ``variance_inflation``.
     """
 
     n_measured_draws: int = 20
@@ -55,10 +55,10 @@ class CIRChain:
     stream : ndarray of uint64, shape (2,)
         Random stream.
     prior : Prior
-        Parameters of the priors at the present values of other variables.
+        Parameters of the priors at the current values of other variables.
     n : int
-        Number of draws so far, warm-up included.
-    lacks_totals : bool
+        Number of draws so far, including the warm-up.
+    needs_totals : bool
         Whether Σθ of simplex rows has not been drawn since the position was set.
     """
 
@@ -66,7 +66,7 @@ class CIRChain:
     stream: np.ndarray
     prior: Prior
     n: int = 0
-    lacks_totals: bool = True
+    needs_totals: bool = True
 
 
 class CIRParameters(NamedTuple):
@@ -79,7 +79,7 @@ class CIRParameters(NamedTuple):
     reference_rate : ndarray, shape (size,)
         b̄, the rate near β + c that defines the unit of time; 1 for Dirichlet variables.
     count_totals : ndarray, shape (size,) or (0,)
-        M, near the mean of Σn; NaN where Σn is constant. Empty if all are NaN.
+        M, near the mean of Σn; NaN if Σn is constant. Empty if all are NaN.
     """
 
     step_size: float
@@ -123,8 +123,8 @@ class CountNoise:
         exposures : ndarray, shape (size,)
             Estimated exposures.
         totals : ndarray, shape (size,)
-            Estimated counts, summed over the simplex row of each coordinate; zero where the sum
-            does not depend on the values.
+            Estimated counts, summed over the simplex row of each coordinate; zero if the sum does
+            not depend on the values.
         """
         self.count += 1
         self._noise += noise
@@ -190,7 +190,7 @@ class StepSizeRule(Protocol):
     def variance(
         self, values: np.ndarray, chain: CIRChain, counts: np.ndarray, exposures: np.ndarray
     ) -> np.ndarray:
-        """Variance that the noise of each coordinate is compared with, shape (size,)."""
+        """Variance relative to which the noise of each coordinate is measured, shape (size,)."""
 
     def measure(
         self,
@@ -210,8 +210,9 @@ class StepSizeRule(Protocol):
 class CountNoiseAdaptation:
     """Step size of SCIR and SGRLD, user-specified or adapted to the noise of the counts.
 
-    `pymc_geodesic.samplers.cir.CIRSampler.draw` calls `begin_draw`, `measure` if the noise `is_due`
-    (which chooses the step size), `parameters`, `shrink` if the draw is not finite, and `end_draw`.
+    `pymc_geodesic.samplers.cir.CIRSampler.draw` calls `begin_draw`, `measure` if a measurement
+    `is_due` (it computes the step size), `parameters`, `shrink` if the draw is not finite, and
+    `end_draw`.
 
     Parameters
     ----------
@@ -220,7 +221,7 @@ class CountNoiseAdaptation:
     step_size : float, callable or None
         h, or a schedule, a function of the draw; adapted if None.
     counts_depend : bool
-        Whether the counts depend on the values, so that they are outdated at the end of a step.
+        Whether the counts depend on the values, and therefore change during a step.
     sums_depend : ndarray of bool, shape (size,)
         Whether the sum of the counts of the simplex row of each coordinate depends on the values.
 
@@ -260,10 +261,10 @@ class CountNoiseAdaptation:
         """Describe what is adapted."""
         if self._user_specified is not None:
             return "adapts nothing: the step size is user-specified."
-        return "adapts the step size to the noise of the counts that minibatches estimate."
+        return "adapts the step size to the noise of the counts estimated from minibatches."
 
     def initialize(self, n_tune: int) -> None:
-        """Begin a chain; without warm-up, with the parameters of the previous warm-up."""
+        """Begin a chain; without warm-up, keep the parameters of the previous one."""
         self._n_tune = n_tune
         self.is_tuned = self.is_tuned and n_tune == 0
         if self.is_tuned:
@@ -289,18 +290,18 @@ class CountNoiseAdaptation:
         self._noise.reset()
 
     def is_due(self, draw: int, *, tune: bool) -> bool:
-        """Whether the noise is to be measured at a draw."""
+        """Whether the noise is measured at a draw."""
         half = max(self._n_tune // 2, 1)
         is_early = draw % half < SETTINGS.n_measured_draws
         return self._noise.count == 0 or (tune and (self._user_specified is None or is_early))
 
     def measure(self, chain: CIRChain, minibatches: np.ndarray, *, tune: bool) -> int:
-        """Measure the noise at the position of a chain, and choose the step size.
+        """Measure the noise at the position of a chain, and compute the step size.
 
         Parameters
         ----------
         chain : CIRChain
-            Its stream is advanced if the estimate is random.
+            State of the chain; its stream is advanced if the estimate is random.
         minibatches : ndarray of int64, shape (at least 2,)
         tune : bool
             Whether the chain is in the warm-up.
@@ -338,7 +339,7 @@ class CountNoiseAdaptation:
             if other is None:
                 return 2
             n_grad *= 2
-            # An estimate that is followed for a fraction s of a step adds s² of its variance.
+            # An estimate that is used for a fraction s of a step adds s² times its variance.
             one, two = estimate.share(first), estimate.share(second)
             weight = 2.0 * (one * two / (one + two)) ** 2
             for i, part in enumerate(layout.parts):
@@ -349,7 +350,7 @@ class CountNoiseAdaptation:
         return n_grad
 
     def shrink(self) -> None:
-        """Halve the step size for the rest of the chain, after a draw that failed."""
+        """Halve the step size for the rest of the chain, after a draw that is not finite."""
         self._shrinkage *= 0.5
 
     def end_draw(self, draw: int, *, tune: bool) -> None:
@@ -400,7 +401,7 @@ class CountNoiseAdaptation:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Step size, and the measurements that it was chosen by."""
+        """Step size, and the measurements from which it is computed."""
         return {
             "n_tune": self._n_tune,
             "is_tuned": self.is_tuned,

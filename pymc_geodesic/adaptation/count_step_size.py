@@ -22,14 +22,15 @@ class StepSizeSettings:
     Attributes
     ----------
     longest_exact_step : float
-        Upper bound of the step size of exact transitions, which forget the past up to e⁻⁵.
+        Upper bound of the step size of exact transitions, after which the past has weight e⁻⁵.
     longest_euler_step : float
-        Upper bound of the step size of Euler's method with a likelihood of slow drift.
+        Upper bound of the step size of Euler's method if the drift of the likelihood is slow.
     euler_resolution : float
-        Longest step of Euler's method in units of the shortest relaxation time τ of the drift. A
-        step h increases the variance in that direction by the factor 1 / (1 − h/2τ), 5 %.
+        Upper bound of the step size of Euler's method in units of the shortest relaxation time τ of
+        the drift. A step h increases the variance in that direction by the factor 1 / (1 − h/2τ),
+        5 %.
     first_iterations : int
-        Iterations of the power method for τ at the first measurement; one at each later one.
+        Number of iterations of the power method for τ at the first measurement; later ones use one.
     relative_difference : float
         Largest relative change of a component in the finite differences of the drift.
     """
@@ -44,14 +45,15 @@ class StepSizeSettings:
 SETTINGS = StepSizeSettings()
 
 CheckConjugacy = Callable[[np.ndarray, int], int]
-"""Values and minibatch → number of estimates; raises ValueError for another likelihood."""
+"""Function of values and a minibatch that returns the number of estimates; it raises ValueError for
+a likelihood that is not conjugate."""
 
 
 class ExactStepSize:
-    """Step size of exact transitions, limited only by the noise and the age of the counts.
+    """Step size of exact transitions, limited by the noise and the change of the counts.
 
     The variance is inflated by tanh(h/2) Var[â] with independent minibatches (corollary 3.2), and
-    by less with the minibatches of an epoch, whose deviations add up to zero; see
+    by less with the minibatches of an epoch, whose deviations sum to zero; see
     `pymc_geodesic.adaptation.variance_inflation`.
 
     Parameters
@@ -69,7 +71,7 @@ class ExactStepSize:
         """Do nothing; see `StepSizeRule`."""
 
     def inflation(self, noise: float, step_size: float) -> float:
-        """Relative variance that the noise adds; see `StepSizeRule`."""
+        """Relative variance added by the noise; see `StepSizeRule`."""
         epoch = self._source.epoch
         if epoch is None:
             return noise * independent_inflation(step_size)
@@ -96,7 +98,7 @@ class ExactStepSize:
         return self._check_conjugacy(values, minibatch) if tune else 0
 
     def longest_step(self, prior: Prior) -> float:
-        """Return the step after which the past is forgotten; see `StepSizeRule`."""
+        """Return the constant upper bound; see `StepSizeRule`."""
         return SETTINGS.longest_exact_step
 
     @property
@@ -110,11 +112,11 @@ class ExactStepSize:
 
 
 class EulerStepSize:
-    """Step size of Euler's method, limited also by the fastest relaxation of the drift.
+    """Step size of Euler's method, also limited by the fastest relaxation of the drift.
 
-    The shortest relaxation time τ is that of the direction in which the drift restores θ fastest.
-    It is found by the power method with finite differences of the drift. Where the estimate is
-    random, τ is bounded by the likelihood of counts, Σα / (Σα + Σn).
+    The shortest relaxation time τ, that of the direction with the fastest mean reversion, is
+    computed by the power method with finite differences of the drift. If the estimate is random, τ
+    is bounded by that of a likelihood of counts, Σα / (Σα + Σn).
 
     Parameters
     ----------
@@ -130,7 +132,7 @@ class EulerStepSize:
         self._direction, self._fastest = np.empty(0), 0.0
 
     def inflation(self, noise: float, step_size: float) -> float:
-        """Relative variance that independent minibatches add; see `StepSizeRule`."""
+        """Relative variance added by independent minibatches; see `StepSizeRule`."""
         return noise * independent_inflation(step_size)
 
     def variance(

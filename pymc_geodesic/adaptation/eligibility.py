@@ -1,6 +1,6 @@
-"""Models and data for which coordinates can be whitened and control variates used.
+"""Eligibility of models and data for whitened coordinates and control variates.
 
-Also the sample of the rows that the exploration phase uses.
+Also the subsample of the rows for the exploration phase.
 """
 
 from __future__ import annotations
@@ -19,31 +19,33 @@ from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sa
 
 @dataclass(frozen=True)
 class EligibilitySettings:
-    """Limits of the exploration and of control variates; a value is one number of 8 bytes.
+    """Limits of the exploration and of control variates. A value is a number of 8 bytes.
 
     Attributes
     ----------
     sample_rows, sample_rows_per_dimension : int
-        Rows of the sample of the exploration: 5,000, or 50 for each coordinate if that is more;
-        chosen by hand. Sixteen posteriors were explored on at most 5,000 (`benchmarks.adaptation`).
+        Number of rows of the subsample for the exploration: 5,000, or 50 for each coordinate if
+        that is more; chosen by hand. Sixteen posteriors were explored with at most 5,000 rows
+        (`benchmarks.adaptation`).
     max_sample_cost : int
-        Bound of the rows of the sample times the geometric mean of the values of a row and the
-        number of coordinates; chosen by hand.
+        Upper bound of the number of rows of the subsample times the geometric mean of the number of
+        values of a row and the number of coordinates; chosen by hand.
     min_minibatches : int
-        Minimum size of the sample, in minibatches; chosen by hand.
+        Minimum size of the subsample, in minibatches; chosen by hand.
     max_values : int
-        Bound of the numbers in the rows of so many minibatches, which the exploration holds in
-        memory: 0.8 GB; chosen by hand.
+        Upper bound of the number of values in the smallest subsample, which the exploration keeps
+        in memory: 0.8 GB; chosen by hand.
     max_coordinates : int
-        Coordinates up to which the noise measurement, with 800 pairs of minibatches and at most 32
-        kB for each coordinate, takes about 5 GB; by calculation.
+        Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800
+        pairs of minibatches and at most 32 kB for each coordinate; by calculation.
     max_second_order : int
-        Coordinates up to which ``control_variates="auto"`` may use second order, which takes a pass
-        over all rows for each; chosen by hand. With 28 coordinates the Hessian over all rows took
-        20 to 30 times as long as the gradient (`benchmarks.control_variates`).
+        Maximum number of coordinates for which ``control_variates="auto"`` may use second order,
+        which takes one pass over all rows for each coordinate; chosen by hand. With 28 coordinates
+        the Hessian over all rows took 20 to 30 times as long as the gradient
+        (`benchmarks.control_variates`).
     min_epoch : int
-        Minibatches of an epoch below which the noise of single minibatches is a poor estimate of
-        the noise of their sum; chosen by hand.
+        Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
+        poor estimate of the noise of their sum; chosen by hand.
     """
 
     sample_rows: int = 5000
@@ -63,17 +65,17 @@ SETTINGS = EligibilitySettings()
 
 
 def sample_size(n_rows: int, size: int, batch_size: int, row_values: int) -> int:
-    """Return the number of rows of the sample of the exploration.
+    """Return the number of rows of the subsample for the exploration.
 
-    The gradient of a row costs between the values it has, as where codes select group effects, and
-    the number of coordinates: the geometric mean is used.
+    The cost of the gradient of a row is between the number of its values, as for indices of group
+    effects, and the number of coordinates; the geometric mean is used.
 
     Parameters
     ----------
     n_rows, size, batch_size : int
-        Rows of the data, coordinates, and rows of a minibatch.
+        Number of rows of the data, of coordinates, and of rows of a minibatch.
     row_values : int
-        Values of a row.
+        Number of values of a row.
 
     Examples
     --------
@@ -97,10 +99,10 @@ def values_per_row(source: RowSource) -> int:
 
 
 def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
-    """Weighted sample of the rows for the exploration; all of them if they are few.
+    """Draw a weighted subsample of the rows for the exploration; all rows if they are few.
 
-    Rows in memory are stratified where a simple random sample would miss levels or indicators,
-    whose coordinates would then have the scale of the prior.
+    Rows in memory are stratified if a simple random sample would miss levels or indicators, whose
+    coordinates would then have the scale of the prior.
 
     Parameters
     ----------
@@ -128,17 +130,17 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
 
 @dataclass(frozen=True)
 class Ineligible:
-    """Why coordinates, control variates and friction are not adapted.
+    """Reason why coordinates, control variates and friction are not adapted.
 
     Attributes
     ----------
     reason : str
     remedy : str
-        An imperative; empty if there is none.
+        Sentence in the imperative; empty if there is no remedy.
     largest_batch : int or None
-        Rows of a minibatch up to which they are adapted, where a smaller one is the remedy.
+        Maximum batch size with which they are adapted, if a smaller batch size is the remedy.
     needs_all_rows : bool
-        Whether a step with all rows is the remedy.
+        Whether a step method with all rows is the remedy.
     """
 
     reason: str
@@ -168,8 +170,8 @@ def _check_memory(source: RowSource, size: int) -> Ineligible | None:
     """Check the memory of the warm-up; see `EligibilitySettings`."""
     if size > SETTINGS.max_coordinates:
         return Ineligible(
-            f"the noise measurement takes too much memory with {size} coordinates, more than "
-            f"{SETTINGS.max_coordinates}",
+            f"the noise measurement takes too much memory with {size} coordinates (limit: "
+            f"{SETTINGS.max_coordinates})",
             "Use GMC, which needs no noise measurement, or sample fewer coordinates with this step",
             needs_all_rows=True,
         )
@@ -190,12 +192,13 @@ def _check_memory(source: RowSource, size: int) -> Ineligible | None:
 def check_eligibility(
     estimate: GradientEstimate, product: Product, *, has_control_variates: bool
 ) -> Ineligible | None:
-    """Return why coordinates cannot be adapted; None if they can.
+    """Return the reason why coordinates cannot be adapted; None if they can.
 
-    A manifold with an edge excludes it, because a density may have a pole there, for which neither
-    one length scale nor the noise around one point is informative. So do rows in short epochs,
-    whose noise sums to zero and cannot be subtracted as if it were independent, and rows in epochs
-    or blocks without control variates, where the noise of a block sums to as much as is subtracted.
+    Coordinates are not adapted on a manifold with an edge, where a density may have a pole, so that
+    neither one length scale nor the noise around one point is informative. Nor are they with short
+    epochs, whose noise sums to zero and cannot be subtracted as if it were independent, and with
+    epochs or blocks without control variates, since the noise of a block is as large as the
+    subtracted noise.
     """
     if any(manifold.has_edge for _, manifold, _ in product.components):
         return Ineligible("a variable is on a manifold with an edge, such as a simplex")
@@ -229,15 +232,15 @@ def check_eligibility(
 def adapted_gradient(
     estimate: GradientEstimate, product: Product, *, control_variates: str | int
 ) -> AdaptedGradient | Ineligible:
-    """Gradient functions whose coordinates can be whitened, or why there are none.
+    """Create gradient functions in adaptable coordinates, or return the reason why it fails.
 
     Parameters
     ----------
     estimate : GradientEstimate
     product : Product
     control_variates : {"auto", 1, 2, False}
-        With ``"auto"`` second order is possible if the gradient has no kinks, and the coordinates
-        are few.
+        With ``"auto"`` second order is possible if the gradient has no kinks, and the number of
+        coordinates is small.
 
     Raises
     ------
@@ -273,8 +276,8 @@ def adapted_gradient(
     if control_variates == 2 and has_control_variates and not gradient.compile_second_order():
         message = (
             "control_variates=2 needs second derivatives of the log-density of "
-            f"{', '.join(map(repr, estimate.row_names))}, and PyTensor has none for an operation "
-            'in it; choose control_variates=1 or "auto"'
+            f"{', '.join(map(repr, estimate.row_names))}, which PyTensor does not have for one of "
+            'its operations. Use control_variates=1 or "auto"'
         )
         raise ValueError(see(message, "second-derivatives"))
     return gradient

@@ -1,4 +1,4 @@
-"""User-specified parameters of Langevin dynamics, in the coordinates of the model."""
+"""User-specified step size, friction and gradient noise of Langevin dynamics."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class FixedParameterSettings:
     Attributes
     ----------
     runaway_temperature : float
-        Kinetic temperature in the warm-up above which a draw counts as a divergence. Steps that are
-        too long for the curvature grow without bound, but where the density has tails like a normal
-        density they take many draws to overflow; chosen by hand.
+        Kinetic temperature in the warm-up above which a draw counts as a divergence; chosen by
+        hand. With too large step sizes positions grow without bound, but in a density with normal
+        tails they overflow only after many draws.
     """
 
     runaway_temperature: float = 1e9
@@ -45,7 +45,7 @@ SETTINGS = FixedParameterSettings()
 
 @dataclass(frozen=True)
 class UserParameters:
-    """Step size and friction as the user specified them, each in one of two ways.
+    """User-specified step size and friction, each in one of two parametrizations.
 
     Attributes
     ----------
@@ -93,17 +93,17 @@ class UserParameters:
 
 
 def noise_by_coordinate(gradient_noise: ArrayLike | str | None, size: int) -> np.ndarray:
-    """Variance of the gradient estimate along each coordinate, from the argument of a step.
+    """Convert the argument ``gradient_noise`` to a variance for each coordinate.
 
     Returns
     -------
     ndarray, shape (size,)
-        Zeros for None and for ``"fisher"``, with which the rows determine it.
+        Zeros for None and for ``"fisher"``, which computes it from the rows.
 
     Raises
     ------
     ValueError
-        If it is negative, or has another size.
+        If a value is negative, or the number of values is wrong.
 
     Examples
     --------
@@ -118,8 +118,8 @@ def noise_by_coordinate(gradient_noise: ArrayLike | str | None, size: int) -> np
         raise ValueError("gradient_noise= is a variance and must not be negative")
     if noise.size not in (1, size):
         raise ValueError(
-            f"gradient_noise= has {noise.size} elements; give one or {size}, one per coordinate of "
-            "the sampled variables"
+            f"gradient_noise= has {noise.size} elements. Pass one number, or {size}, one for each "
+            "coordinate of the sampled variables"
         )
     return np.broadcast_to(noise.ravel(), (size,)).copy()
 
@@ -132,14 +132,14 @@ class KnownNoise:
     variance : ndarray, shape (size,)
         Zeros if it is unknown.
     by_rows : GradientFunctionLike, optional
-        Computes it from the rows of a minibatch, the empirical Fisher information.
+        Function that computes it from the rows of a minibatch, by the empirical Fisher information.
     """
 
     def __init__(self, variance: np.ndarray, by_rows: GradientFunctionLike | None = None) -> None:
         self._variance, self._by_rows = variance, by_rows
 
     def at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
-        """Variance at a position, shape (size,): the same array at each call, overwritten."""
+        """Variance at a position, shape (size,), in an array that is overwritten at each call."""
         by_rows = self._by_rows
         if by_rows is not None:
             evaluate(by_rows.address, position, minibatch, by_rows.context, self._variance)
@@ -147,14 +147,14 @@ class KnownNoise:
 
 
 class FixedParameters(ModelCoordinates):
-    """Step size and friction that the user specified.
+    """Adaptation with user-specified step size and friction, which adapts nothing.
 
     Parameters
     ----------
     estimate : GradientEstimate
     product : Product
     parameters : UserParameters
-        With step size and friction.
+        Step size and friction.
     known_noise : KnownNoise
     n_steps : int
         Number of inner steps per draw.

@@ -1,4 +1,4 @@
-"""Gradient noise along each whitened coordinate, measured with pairs of minibatches."""
+"""Measurement of the gradient noise along each whitened coordinate, with pairs of minibatches."""
 
 from __future__ import annotations
 
@@ -31,52 +31,55 @@ class GradientNoiseSettings:
     Attributes
     ----------
     min_pairs, pairs_per_dimension, max_pairs : int
-        Pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if that is
-        more, and at most 2,000; the standard error of a variance is 5 % with 800 pairs of normal
-        noise, by calculation.
+        Number of pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if
+        that is more, and at most 2,000. The standard error of a variance is 5 % with 800 pairs of
+        normal noise, by calculation.
     max_pair_values : int
-        Bound of the number of pairs above the minimum, times the coordinates; chosen by hand.
+        Upper bound of the number of pairs above the minimum, times the number of coordinates;
+        chosen by hand.
     rare_minibatches : float
-        Expected number of minibatches with a row that makes the noise of a rare coordinate, for
+        Expected number of minibatches that contain a row with an effect on a rare coordinate, for
         which more pairs are measured; the relative standard error of its variance is then about
         20 %.
     max_rare_pairs, max_rare_values : int
-        Bounds of the number of these pairs, and of that number times the coordinates; chosen by
-        hand.
+        Upper bounds of the number of these pairs, and of that number times the number of
+        coordinates; chosen by hand.
     pairs_per_point : int
-        Pairs at the same point, from which noise heterogeneity is estimated; chosen by hand.
-    pairs_per_chunk : int
-        Pairs whose minibatches are requested together, a multiple of `pairs_per_point`; chosen by
+        Number of pairs at the same point, from which noise heterogeneity is estimated; chosen by
         hand.
+    pairs_per_chunk : int
+        Number of pairs whose minibatches are requested together, a multiple of `pairs_per_point`;
+        chosen by hand.
     max_repetitions : int
-        Maximum number of additional measurements, where few minibatches make most of the noise;
+        Maximum number of additional measurements if few minibatches contribute most of the noise;
         chosen by hand.
     max_temperature_error : float
-        Error of a temperature, by noise that is poorly known, up to which no more pairs are
-        measured; chosen by hand.
+        Error of a temperature, due to poorly known noise, below which no more pairs are measured;
+        chosen by hand.
     min_draws, max_draws : int
-        Draws of the exploration from which they are the points of the measurement, and the number
-        of them that are used; chosen by hand.
+        Minimum number of draws of the exploration for the measurement to use them as points, and
+        maximum number of draws that are used; chosen by hand.
     tail_distance : float
         Ratio of the distance of points in the tails to that of the outermost of 100 draws: about 4
         posterior standard deviations; chosen by hand.
     tail_draws : int
         Number of draws that are moved into each tail of a coordinate; chosen by hand.
     quadratic_ratio : float
-        Ratio of the noise of second order without a bound to that with one, below which the
+        Ratio of second-order noise without clipping to that with clipping, below which the
         log-density counts as quadratic along a coordinate; chosen by hand.
     negligible_slope : float
-        Variance of second order, divided by the squared distance, below which it counts as
-        quadratic in any case; chosen by hand.
+        Second-order variance, divided by the squared distance, below which the log-density counts
+        as quadratic in any case; chosen by hand.
     max_draw_distance : float
-        Distance from the center along a coordinate beyond which no noise is measured: at most 1 %
-        of any distribution lies there (Chebyshev), and chains that have left the posterior.
+        Distance from the center along a coordinate beyond which no noise is measured. Such draws
+        have at most 1 % of the mass of any distribution (Chebyshev), or come from chains that have
+        left the posterior.
     rare_fraction : float
-        Fraction of the pairs of minibatches that inform a coordinate below which it counts as rare;
-        chosen by hand.
+        Fraction of informative pairs of minibatches below which a coordinate counts as rare; chosen
+        by hand.
     reported_error : float
-        Relative error of a variance, by noise that is poorly known, above which a warning is
-        issued; a convention.
+        Relative error of a variance, due to poorly known noise, above which a warning is issued; a
+        convention.
     """
 
     min_pairs: int = 800
@@ -116,16 +119,17 @@ class NoiseState:
     around_center, at_draws : NoiseVariance
         Measurements around the center of the coordinates, and at draws of the dynamics.
     draws : ndarray, shape (n, size)
-        Points around the center, in the coordinates of the model; a normal distribution if empty.
+        Points around the center, in the coordinates of the model. If empty, points are drawn from a
+        normal distribution.
     tail_sd : ndarray, shape (size,)
-        √½ b(z)/z² for the variance b of second order at points z in the tails: half the standard
-        deviation that noise proportional to z² has over a normal distribution, because there is
-        less noise near the center. Zero until `NoiseMeasurement.choose_reach`.
+        √½ b(z)/z² for the second-order variance b at points z in the tails: half the standard
+        deviation that noise proportional to z² has over a normal distribution, since there is less
+        noise near the center. Zero until `NoiseMeasurement.choose_reach`.
     noise_ratio : float
         Variance with control variates over that without; 1 without control variates.
     informed : ndarray, shape (size,)
-        Fraction of the pairs whose minibatches differ in the gradient along each coordinate of the
-        model; 1 on manifolds and without measurements.
+        Fraction of informative pairs for each coordinate of the model: pairs of minibatches whose
+        gradients differ along it. 1 on manifolds and without measurements.
     """
 
     around_center: NoiseVariance
@@ -151,16 +155,16 @@ class NoiseMeasurement:
     product : Product
         Manifolds of the whitened coordinates: one for all Euclidean ones, then the others.
     next_minibatches : callable
-        n → minibatches of the gradient function for n evaluations.
+        Function of n that returns the minibatches of n gradient evaluations.
 
     Attributes
     ----------
     gradient : AdaptedGradient
     measured : NoiseState
     noisy_rate : float
-        Probability that a minibatch has one of the rows that make the noise of a rare coordinate.
+        Probability that a minibatch contains a row with an effect on a rare coordinate.
     temperature_error : float
-        Largest error of a temperature by noise that is poorly known; see `refine`.
+        Largest error of a temperature due to poorly known noise; see `refine`.
     n_grad : int
         Evaluations of minibatch gradients since the last `pop_n_grad`.
     """
@@ -185,7 +189,7 @@ class NoiseMeasurement:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What was measured."""
+        """Results of the measurements."""
         return asdict(self.measured)
 
     @state.setter
@@ -212,8 +216,7 @@ class NoiseMeasurement:
     def variances(self) -> np.ndarray:
         """Variance b_j of the estimate, the same for all coordinates of a point on a manifold.
 
-        The mean over all points, those around the center and those at draws; zero without
-        measurements.
+        The mean over all points, around the center and at draws; zero without measurements.
         """
         noise = (self.measured.around_center + self.measured.at_draws).mean
         for part, dim in self._points:
@@ -244,7 +247,7 @@ class NoiseMeasurement:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs of a measurement, also for noise that few rows make."""
+        """Number of pairs of a measurement, larger if few rows contribute most of the noise."""
         most = min(SETTINGS.max_rare_pairs, SETTINGS.max_rare_values // self.size)
         n_rare = min(0.5 * SETTINGS.rare_minibatches / self.noisy_rate, most)
         at_point = SETTINGS.pairs_per_point
@@ -252,14 +255,14 @@ class NoiseMeasurement:
 
     @property
     def _n_usual_pairs(self) -> int:
-        """Number of pairs of a measurement where no row makes much of the noise."""
+        """Number of pairs of a measurement if no row contributes much of the noise."""
         most = min(SETTINGS.max_pairs, SETTINGS.max_pair_values // self.size)
         wanted = SETTINGS.pairs_per_dimension * self.gradient.n_euclidean
         at_point = SETTINGS.pairs_per_point
         return at_point * (max(SETTINGS.min_pairs, min(wanted, most)) // at_point)
 
     def set_draws(self, positions: np.ndarray) -> None:
-        """Measure at these draws from now on, if there are enough of them.
+        """Set the points of later measurements to these draws, if there are enough of them.
 
         Parameters
         ----------
@@ -277,7 +280,7 @@ class NoiseMeasurement:
         Parameters
         ----------
         differences : ndarray, shape (n, size)
-            Of `differences`.
+            Result of `differences`.
         """
         self.measured.around_center = NoiseVariance.empty(self.size)
         self.measured.around_center.add(squares_by_point(differences))
@@ -288,14 +291,14 @@ class NoiseMeasurement:
     def refine(
         self, z: np.ndarray, stream: np.ndarray, choose: Callable[[], LangevinParameters]
     ) -> None:
-        """Measure more pairs while few minibatches make so much noise that it is poorly known.
+        """Measure more pairs while the variance of the noise is poorly known.
 
         Parameters
         ----------
         z, stream
             See `differences`.
         choose : callable
-            Returns the parameters for the present measurements.
+            Function that returns the parameters for the current measurements.
         """
         for repetition in range(SETTINGS.max_repetitions + 1):
             if repetition:
@@ -307,19 +310,20 @@ class NoiseMeasurement:
                 return
 
     def differences(self, z: np.ndarray, n_pairs: int, stream: np.ndarray) -> np.ndarray:
-        """Differences of pairs of gradient estimates at points around the center.
+        """Compute differences of pairs of gradient estimates at points around the center.
 
         Parameters
         ----------
         z : ndarray, shape (size,)
-            Its coordinates on manifolds are the center there.
+            Position whose coordinates on manifolds are the center there.
         n_pairs : int
         stream : ndarray
 
         Returns
         -------
         ndarray, shape (n_pairs, size)
-            Tangent at the points, `GradientNoiseSettings.pairs_per_point` in a row at each.
+            Differences, tangent at the points; `GradientNoiseSettings.pairs_per_point` successive
+            pairs have the same point.
         """
         return self.differences_of_orders((self.gradient.order,), z, n_pairs, stream)[0]
 
@@ -344,11 +348,11 @@ class NoiseMeasurement:
         return differences
 
     def choose_reach(self, z: np.ndarray, stream: np.ndarray) -> None:
-        """Bound second-order terms along coordinates where they add noise in the tails.
+        """Clip second-order terms along coordinates where they add noise in the tails.
 
-        Beyond a bound the noise is that of first order, which is larger where the log-density is
-        quadratic. Where third derivatives matter, the noise of second order grows faster than that
-        of first order. The remaining noise in the tails is stored as `NoiseState.tail_sd`.
+        Beyond the bound the noise is that of first order, which is larger if the log-density is
+        quadratic. If third derivatives matter, second-order noise grows faster than first-order
+        noise. The remaining noise in the tails is stored as `NoiseState.tail_sd`.
 
         Parameters
         ----------
@@ -380,7 +384,7 @@ class NoiseMeasurement:
         self.measured.tail_sd[:d] = math.sqrt(0.5) * slope
 
     def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
-        """Draws that are outermost along each coordinate, moved farther out along it."""
+        """Move the outermost draws along each coordinate farther into the tails."""
         d, n = self.gradient.n_euclidean, SETTINGS.tail_draws
         points = self._points_around(z, SETTINGS.max_draws, stream)
         order = np.argsort(points[:, :d], axis=0)
@@ -391,7 +395,7 @@ class NoiseMeasurement:
         return tails.reshape(d, 2, n, self.size)
 
     def _points_around(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
-        """Points around the center: draws, or a normal distribution where there are too few."""
+        """Select draws as points around the center, or sample a normal distribution if too few."""
         d, draws = self.gradient.n_euclidean, self.measured.draws
         if len(draws):
             every = np.linspace(0, len(draws), n, endpoint=False).astype(int)
@@ -410,7 +414,7 @@ class NoiseMeasurement:
     def _evaluate_pairs(
         self, minibatches: np.ndarray, points: np.ndarray, differences: np.ndarray
     ) -> None:
-        """Write the difference of the gradients of two minibatches at each point."""
+        """Compute the difference of the gradients of two minibatches at each point."""
         n, estimated = len(points), self.gradient.estimated
         differences_of_pairs(
             estimated.address,
@@ -428,7 +432,7 @@ class NoiseMeasurement:
     def measure_at(self, z: np.ndarray) -> None:
         """Add pairs at a draw, unless the chain has left the posterior.
 
-        A single point with 10²⁰ times the noise of the posterior would determine the mean.
+        Otherwise a single point with 10²⁰ times the noise of the posterior could dominate the mean.
         """
         distance = np.abs(z[: self.gradient.n_euclidean]).max(initial=0.0)
         if not distance <= SETTINGS.max_draw_distance:
@@ -443,17 +447,17 @@ class NoiseMeasurement:
             self.measured.at_draws.add(squares_by_point(differences))
 
     def discard_draws(self) -> None:
-        """Discard the measurements at draws, because the chain had left the posterior."""
+        """Discard the measurements at draws, for example of a chain that has left the posterior."""
         self.measured.at_draws = NoiseVariance.empty(self.size)
 
 
 def squares_by_point(differences: np.ndarray) -> np.ndarray:
-    """Half the squares of differences, shape (n_points, n_pairs, size)."""
+    """Compute half the squares of differences, shape (n_points, n_pairs, size)."""
     return 0.5 * differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
 
 
 def informed_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
-    """Fraction of differences that are not zero along each coordinate of the model.
+    """Compute the fraction of nonzero differences along each coordinate of the model.
 
     Parameters
     ----------
@@ -483,7 +487,7 @@ def informed_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
 def name_rare_coordinates(
     diagnosis: Diagnosis, informed: np.ndarray, names: Sequence[str]
 ) -> Diagnosis:
-    """Name all coordinates that few minibatches inform, where one of them differs.
+    """Add all rare coordinates to a diagnosis that contains one of them.
 
     Parameters
     ----------
@@ -515,8 +519,8 @@ def name_rare_coordinates(
         diagnosis,
         coordinates=tuple(dict.fromkeys([*diagnosis.coordinates, *rare_names])),
         consequence=(
-            f"{diagnosis.consequence}, and those of all {len(rare)} coordinates that few "
-            "minibatches inform may be wrong too"
+            f"{diagnosis.consequence}, and so may be those of all {len(rare)} coordinates for "
+            "which few minibatches are informative"
         ),
     )
 
@@ -524,7 +528,7 @@ def name_rare_coordinates(
 def diagnose_noise(
     parameters: LangevinParameters, error: np.ndarray, metric: Metric, names: Sequence[str]
 ) -> Diagnosis | None:
-    """Diagnose subtracted gradient noise whose variance is poorly known.
+    """Diagnose subtracted gradient noise with a poorly known variance.
 
     Parameters
     ----------
@@ -546,9 +550,9 @@ def diagnose_noise(
     >>> diagnose_noise(parameters, 0.1 * noise, metric, ["a", "b"]) is None
     True
     >>> diagnose_noise(parameters, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
-    "The possible error of the variance of 'b' is 40% (expected at most 10%): the variance of its
-    gradient noise is known to 67% only, because few minibatches make most of it, such as those with
-    one of a few rows."
+    "The possible error of the variance of 'b' is 40% (expected at most 10%): the relative standard
+    error of its gradient noise variance is 67%, because few minibatches contribute most of the
+    noise, such as those that contain one of a few rows."
     """
     errors = parameters.temperature_error(error)
     worst = int(np.argmax(errors))
@@ -566,10 +570,10 @@ def diagnose_noise(
         ),
         n_coordinates=len(names),
         consequence=(
-            "the variance of its gradient noise is known to "
-            f"{error[worst] / parameters.noise[worst]:.0%} only, because few minibatches make most "
-            "of it, such as those with one of a few rows"
+            "the relative standard error of its gradient noise variance is "
+            f"{error[worst] / parameters.noise[worst]:.0%}, because few minibatches contribute "
+            "most of the noise, such as those that contain one of a few rows"
         ),
-        remedy="Use a larger batch_size, or a step with all rows (SubgradientHMC, GMC or NUTS).",
+        remedy="Use all rows (GMC, SubgradientHMC or NUTS), or a larger batch_size.",
         anchor="stationarity",
     )

@@ -4,17 +4,17 @@ In whitened coordinates, in which the posterior has covariance I, a step h of th
 
 .. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - \gamma v\,dt + \ldots
 
-receives gradient noise of variance h² b_j along coordinate j, where b_j is the variance of the
+contains gradient noise of variance h² b_j along coordinate j, where b_j is the variance of the
 gradient estimate. With the friction γ_j = γ + h b_j / 2 the second term of the friction dissipates
-exactly this noise, and the injected noise has to balance the first term only.
+exactly this noise, and the injected noise balances only the first term.
 
 Without a momentum, a step h moves the coordinates by a = h²/2 times the gradient estimate, of
-variance b_j, and by noise whose mean over two steps drives the positions
-(`pymc_geodesic.kernels.sgld`). Their stationary variance is
+variance b_j, and by injected noise, averaged over two steps (`pymc_geodesic.kernels.sgld`). The
+stationary variance of the positions is
 
 .. math:: c_j^2 + \frac{a b_j}{2 - a}
 
-for injected noise of the factor c_j: 1 for all h if c_j² = 1 − a b_j / (2 − a).
+if the injected noise is multiplied by c_j. It is 1 for all h if c_j² = 1 − a b_j / (2 − a).
 """
 
 from __future__ import annotations
@@ -37,48 +37,50 @@ class LangevinParameterSettings:
     Attributes
     ----------
     max_step_size : float
-        Bound of h with a momentum. With it, the standard deviations of sixteen posteriors are
+        Upper bound of h with a momentum. With it, the standard deviations of sixteen posteriors are
         within 5.5 % of their references (`benchmarks.adaptation`).
     friction : float
-        γ where there is no gradient noise; chosen by hand. With it, four inner steps of 0.5 of a
-        logistic regression gave 0.78 effective draws for means and 0.82 for squares.
+        γ without gradient noise; chosen by hand. With four inner steps of 0.5 per draw, a logistic
+        regression had 0.78 effective draws per draw for means and 0.82 for squares.
     min_steps, max_steps : int
         Bounds of the number of inner steps per draw; chosen by hand.
     step_tolerance : float
-        Fraction of an inner step for which no additional one is made; chosen by hand.
+        Fraction of an inner step that is neglected when the number of steps is rounded up; chosen
+        by hand.
     max_noise : float
-        Bound of h² b with a momentum. Beyond 1 gradient noise adds more energy than any friction
-        removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
+        Upper bound of h² b with a momentum. Above 1 gradient noise adds more energy than any
+        friction removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
     max_temperature_sd : float
-        Bound of the standard deviation over the posterior of the temperature bias that is left by
-        noise of unequal variance. With it, and second-order control variates, `tau` of a
-        non-centered hierarchy had a mean within 0.10 sds of that of NUTS in twelve runs; without,
-        three of eight chains ended far from the posterior ("Where it fails" in
+        Upper bound of the standard deviation over the posterior of the temperature bias due to
+        heterogeneous noise. With it, and second-order control variates, the mean of `tau` of a
+        non-centered hierarchy was within 0.10 standard deviations of that of NUTS in twelve runs;
+        without it, three of eight chains ended far from the posterior ("Where it fails" in
         ``docs/adaptation.md``).
     reference_step_size : float
-        Leapfrog steps of (reference/m)^¼ on a normal distribution with covariance I in m dimensions
-        are accepted with probability 0.8; the exponent is by calculation, the reference measured.
+        Constant in the leapfrog step size (reference/m)^¼ that is accepted with probability 0.8 on
+        N(0, I) in m dimensions; measured, with the exponent by calculation.
     near_normal : float
         Ratio of the explored step size to that on a normal distribution above which h is not
         bounded. Measured ratios are 0.7 to 0.95 for regressions, and 0.6 to 0.65 for a funnel in
         ten dimensions.
     shape_exponent : int
-        Power of that ratio with which h decreases below `near_normal`. With it the means of the
-        non-centered eight schools are within 0.04 sds, with h = 0.5 they were 0.2 sds off
-        (`benchmarks.adaptation`).
+        Exponent of that ratio with which h decreases below `near_normal`. With it the errors of the
+        means of the non-centered eight schools are at most 0.04 standard deviations; with h = 0.5
+        they were 0.2 (`benchmarks.adaptation`).
     min_step_size_for_shape : float
-        Lower bound of h there; chosen by hand.
+        Lower bound of this bound of h; chosen by hand.
     shared_scale_fraction : float
-        Bound of h as a fraction of the explored step size where many coordinates depend on a few
-        scales. The error of a step, small in each of them, adds up in the scale as √m h²: with
-        1,000 groups and h = 0.5 log scales were 0.9 sds (centered) and 1.5 sds (non-centered) off,
-        with this fraction within 0.1 (`benchmarks.hierarchies`, ``docs/scale.md``).
+        Upper bound of h as a fraction of the explored step size if many coordinates depend on a few
+        scales. The error of a step is small in each coordinate and accumulates in the scale as
+        √m h²: with 1,000 groups and h = 0.5 the errors of log scales were 0.9 (centered) and 1.5
+        standard deviations (non-centered), with this fraction at most 0.1
+        (`benchmarks.hierarchies`, ``docs/scale.md``).
     max_overdamped_step_size : float
-        Bound of h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times the
-        average; by calculation.
+        Upper bound of h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
+        the average; by calculation.
     max_overdamped_noise : float
-        Bound of h² b without a momentum: about an eighth of the variance of the positions comes
-        from gradient noise, so that an error of 10 % of b is one of 1.3 % of that variance; by
+        Upper bound of h² b without a momentum: about 13 % of the variance of the positions then
+        comes from gradient noise, so that an error of 10 % of b changes this variance by 1.3 %; by
         calculation.
     """
 
@@ -110,17 +112,18 @@ class LangevinParameters:
     step_size : float
         h; ε in Liu et al. (2016).
     friction : ndarray, shape (size,)
-        γ_j, per unit of time; C there.
+        γ_j, per unit of time; C in the same paper.
     noise : ndarray, shape (size,)
-        b_j, V there, variance of the gradient estimate that is subtracted from the injected noise.
+        b_j (V in the paper), variance of the gradient estimate that is subtracted from the injected
+        noise.
     n_steps : int
         Number of inner steps.
     temperatures : ndarray, shape (n_blocks,), optional
-        Temperature that the thermostat of each block holds; 1 by default.
+        Target temperature of the thermostat of each block; 1 by default.
     thermostat_bounds : (float, float), optional
         Bounds of ξ/γ after each draw.
     block_friction : ndarray, shape (n_blocks,), optional
-        γ of each block whose coordinates share one.
+        γ of each block, if all coordinates of a block have the same.
     """
 
     step_size: float
@@ -137,15 +140,15 @@ class LangevinParameters:
 
     @cached_property
     def mean_friction(self) -> float:
-        """Mean of γ over blocks, or over coordinates that have their own."""
+        """Mean of γ over blocks, or over coordinates if these differ."""
         each = self.friction if self.block_friction is None else self.block_friction
         return float(np.mean(each))
 
     def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
-        """Error of the temperature along each coordinate, from that of the known noise.
+        """Compute the error of the temperature along each coordinate due to that of the noise.
 
-        Subtracting noise of variance b that is not there reduces the temperature by h b / (2 γ),
-        without a momentum by h² b / 4.
+        Subtracting too much noise, by a variance b, reduces the temperature by h b / (2 γ), without
+        a momentum by h² b / 4.
 
         Parameters
         ----------
@@ -171,25 +174,25 @@ class ParameterRule(Protocol):
     def parameters(
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinParameters:
-        """Choose the parameters that are not given.
+        """Compute the parameters that are not specified.
 
         Parameters
         ----------
         noise : ndarray, shape (size,)
             b_j, in whitened coordinates.
         step_size, n_steps : optional
-            Used as given.
+            Specified values, which are used unchanged.
         """
 
     def max_step_size_for_shape(
         self, explored: float, dim: int, *, has_shared_scales: bool
     ) -> float:
-        """Bound of h by the shape of the posterior.
+        """Upper bound of h by the shape of the posterior.
 
         Parameters
         ----------
         explored : float
-            Step size at which Metropolis-corrected trajectories were accepted with probability 0.8.
+            Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8.
         dim : int
             Dimension of the posterior.
         has_shared_scales : bool
@@ -197,7 +200,7 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
-        """Bound of h by noise heterogeneity over the posterior.
+        """Upper bound of h by noise heterogeneity over the posterior.
 
         Parameters
         ----------
@@ -212,7 +215,7 @@ class UnderdampedRule:
     Parameters
     ----------
     max_noise : float
-        Bound of h² b in addition to that of `LangevinParameterSettings`.
+        Upper bound of h² b in addition to that of `LangevinParameterSettings`.
 
     Examples
     --------
@@ -237,7 +240,7 @@ class UnderdampedRule:
     def parameters(
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinParameters:
-        """Choose the parameters; see `underdamped_parameters`."""
+        """Compute the parameters; see `underdamped_parameters`."""
         chosen = underdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
         longest = math.sqrt(self._max_noise / _largest(noise))
         if step_size is not None or chosen.step_size <= longest:
@@ -250,9 +253,9 @@ class UnderdampedRule:
         """Bound h by the step size of trajectories; see `ParameterRule`.
 
         Leapfrog steps on a normal distribution with covariance I are accepted with probability 0.8
-        at about (4.1/m)^¼ in m dimensions. Where the exploration needed shorter steps the curvature
-        varies, as in a funnel or next to a steep edge, and steps without a Metropolis correction
-        have to be shorter still.
+        at about (4.1/m)^¼ in m dimensions. If the exploration needed shorter steps, the curvature
+        varies, as in a funnel or near a steep edge, and steps without a Metropolis correction have
+        to be even shorter.
         """
         ratio = explored / (SETTINGS.reference_step_size / dim) ** 0.25
         relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
@@ -268,8 +271,8 @@ class UnderdampedRule:
         h s / (2 γ + h b).
         """
         bias = SETTINGS.max_temperature_sd
-        excess = float(np.max(noise_sd - bias * noise, initial=0.0))
-        return 2.0 * SETTINGS.friction * bias / excess if excess > 0.0 else math.inf
+        heterogeneity = float(np.max(noise_sd - bias * noise, initial=0.0))
+        return 2.0 * SETTINGS.friction * bias / heterogeneity if heterogeneity > 0.0 else math.inf
 
 
 class OverdampedRule:
@@ -287,19 +290,20 @@ class OverdampedRule:
     def parameters(
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinParameters:
-        """Choose the parameters; see `overdamped_parameters`."""
+        """Compute the parameters; see `overdamped_parameters`."""
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
 
     def max_step_size_for_shape(
         self, explored: float, dim: int, *, has_shared_scales: bool
     ) -> float:
-        """Return no bound in addition to that by the noise."""
+        """Return infinity: only the noise bounds h."""
         return math.inf
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
 
-        The relative bias of the variance where that of the noise is larger by s is h² s / 4.
+        The relative bias of the variance at a point where the noise variance is larger by s is
+        h² s / 4.
         """
         largest = float(noise_sd.max(initial=0.0))
         return 2.0 * math.sqrt(SETTINGS.max_temperature_sd / largest) if largest > 0.0 else math.inf
@@ -308,7 +312,7 @@ class OverdampedRule:
 def underdamped_parameters(
     noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
 ) -> LangevinParameters:
-    """Step size, friction and number of steps with a momentum; see `ParameterRule.parameters`.
+    """Compute step size, friction and number of steps with a momentum; see `ParameterRule`.
 
     Examples
     --------
@@ -333,10 +337,10 @@ def underdamped_parameters(
 def overdamped_parameters(
     noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
 ) -> LangevinParameters:
-    """Step size and number of steps without a momentum; see `ParameterRule.parameters`.
+    """Compute step size and number of steps without a momentum; see `ParameterRule`.
 
-    Along a normal coordinate an inner step multiplies the autocorrelation by 1 − h²/2, and those of
-    a draw by about e⁻².
+    Along a normal coordinate each inner step multiplies the autocorrelation by 1 − h²/2, and all
+    steps of a draw together by about e⁻².
 
     Examples
     --------

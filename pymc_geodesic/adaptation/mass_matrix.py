@@ -1,4 +1,4 @@
-"""Estimation of the mass matrix from draws and their gradients, in windows that grow.
+"""Estimation of the mass matrix from draws and gradients, in expanding windows.
 
 The metric whitens the coordinates by x = c + L z; L Lᵀ is the inverse mass matrix.
 """
@@ -23,34 +23,35 @@ class MassMatrixSettings:
     Attributes
     ----------
     max_dense : int
-        Euclidean coordinates up to which ``metric="auto"`` has all correlations; chosen by hand.
+        Maximum number of Euclidean coordinates for which ``metric="auto"`` is dense; chosen by
+        hand.
     max_directions : int
-        Maximum number of directions of a low-rank factor. A normal distribution of 1,000
-        coordinates with five strong directions has a condition number of 1 then, without them
-        15,736 (`benchmarks.many_coordinates`).
+        Maximum number of directions of a low-rank factor. With them a normal distribution of 1,000
+        coordinates with five strong directions has a condition number of 1, without them 15,736
+        (`benchmarks.many_coordinates`).
     max_proposed : int
         Maximum number of directions that are tested; chosen by hand.
     draws_per_direction : int
-        Draws for each direction that is tested; chosen by hand.
+        Number of draws for each direction that is tested; chosen by hand.
     min_variance_ratio : float
-        Ratio of the variance along a direction to the typical one, or its inverse, from which the
-        direction is kept; chosen by hand.
+        Minimum ratio of the variance along a direction to the typical variance, or its inverse, for
+        the direction to be kept; chosen by hand.
     max_angle_scale : float
-        Bound of the scale of an angle, in radians: half of the circle.
+        Upper bound of the scale of an angle, in radians: half of the circle.
     regularization : float
-        Added to variances in units of the diagonal scales, so that directions without draws keep
-        these; chosen by hand.
+        Constant added to variances in units of the diagonal scales, which are used along directions
+        without draws; chosen by hand.
     scale_range : (float, float)
-        Bounds of the diagonal scales, against overflow.
+        Bounds of the diagonal scales, which prevent overflow.
     first_window : int
-        Draws of the first window; chosen by hand.
+        Number of draws of the first window; chosen by hand.
     window_growth : float
         Ratio of the lengths of successive windows; chosen by hand.
     discarded_fraction : float
-        Fraction of the draws so far that is discarded at the end of a window, because they come
-        from before the chain reached the posterior; chosen by hand.
+        Fraction of the draws that is discarded at the end of a window, since the chain may not have
+        reached the posterior yet; chosen by hand.
     min_draws : int
-        Draws from which a factor is estimated: a variance needs more than two.
+        Minimum number of draws from which a factor is estimated.
     """
 
     max_dense: int = 500
@@ -71,12 +72,12 @@ SETTINGS = MassMatrixSettings()
 
 
 def geometric_mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    r"""Factor F of the geometric mean FᵀF of A and B⁻¹, with A = aᵀa and B = bᵀb.
+    r"""Compute the factor F of the geometric mean FᵀF of A and B⁻¹, with A = aᵀa and B = bᵀb.
 
-    It is the positive definite X with X B X = A. With a singular value decomposition
-    :math:`b a^\top = U S V^\top` it is :math:`a^\top V S^{-1} V^\top a`. The factors are used
-    because the condition number of a product of A and B is the square of that of a product of
-    theirs: draws on the way to the posterior can make it exceed the floating-point precision.
+    The geometric mean is the positive definite X with X B X = A. With the singular value
+    decomposition :math:`b a^\top = U S V^\top` it is :math:`a^\top V S^{-1} V^\top a`. The factors
+    a and b are used because the condition number of a product of A and B is the square of that of
+    b aᵀ, and can exceed the floating-point precision for draws far from the posterior.
 
     Parameters
     ----------
@@ -98,17 +99,17 @@ def geometric_mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _root(rows: np.ndarray) -> np.ndarray:
-    """Triangular R whose RᵀR is the regularized mean square of rows, shape (n, d)."""
+    """Compute the triangular R with RᵀR the regularized second moment of rows, shape (n, d)."""
     n, d = rows.shape
     ridge = math.sqrt(SETTINGS.regularization) * np.eye(d)
     return np.linalg.qr(np.concatenate([rows / math.sqrt(n), ridge]), mode="r")
 
 
 def diagonal_scale(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """Scale of each coordinate alone, sqrt(sd(x) / sd(g)); see `whitening_factor`."""
+    """Compute diagonal scales sqrt(sd(x) / sd(g)); see `whitening_factor`."""
     sd, gradient_sd = x.std(axis=0), gradients.std(axis=0)
     known = (sd > 0.0) & (gradient_sd > 0.0)
-    scale = np.where(sd > 0.0, sd, 1.0)  # that of the draws where the gradient is constant
+    scale = np.where(sd > 0.0, sd, 1.0)  # the sd of the draws if the gradient is constant
     scale[known] = np.sqrt(sd[known] / gradient_sd[known])
     return np.clip(scale, *SETTINGS.scale_range)
 
@@ -116,27 +117,27 @@ def diagonal_scale(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
 def _scaled(
     x: np.ndarray, gradients: np.ndarray, scale: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Deviations of positions and gradients in units of the diagonal scales."""
+    """Center positions and gradients, in units of the diagonal scales."""
     return (x - x.mean(axis=0)) / scale, (gradients - gradients.mean(axis=0)) * scale
 
 
 def _stretches(positions: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Variances and directions of the geometric mean of the two covariances."""
+    """Compute variances and directions of the geometric mean of the two covariances."""
     _, scales, directions = np.linalg.svd(geometric_mean(_root(positions), _root(scores)))
     return np.maximum(scales**2, np.finfo(float).tiny), directions.T
 
 
 def whitening_factor(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    r"""Factor L of the metric, from draws and their gradients.
+    r"""Estimate the factor L of the metric from draws and their gradients.
 
-    The normal distribution that minimizes the Fisher divergence, the mean square of the difference
-    of its scores to the gradients in the metric of its own covariance, has
+    The normal distribution that minimizes the Fisher divergence, the mean squared difference
+    between its scores and the gradients in the metric of its covariance, has
 
     .. math:: L L^\top = \operatorname{cov}(x) \,\#\, \operatorname{cov}(g)^{-1} ,
 
     the geometric mean. For a normal posterior this is exactly its covariance for any d + 1 points,
-    because g = −Σ⁻¹(x − μ) everywhere. The covariance of the draws alone needs draws that have
-    explored the posterior.
+    because g = −Σ⁻¹(x − μ) everywhere. The covariance of the draws alone is accurate only after the
+    draws have explored the posterior.
 
     Parameters
     ----------
@@ -167,13 +168,13 @@ def whitening_factor(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
 
 
 def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
-    """Diagonal factor with a few directions whose scales differ much from it.
+    """Estimate a diagonal factor with a low-rank correction.
 
-    Every other draw proposes directions, those in which `whitening_factor` would stretch most. The
-    draws in between determine the variance along them, and which are kept, so that chance
-    correlations of few draws in many dimensions are not. The diagonal is then estimated again from
-    the components orthogonal to these directions, which had increased the scales of single
-    coordinates, and the directions once more.
+    The draws with even index propose directions, those that `whitening_factor` would stretch most.
+    The draws with odd index determine the variance along them, and which directions are kept, so
+    that spurious correlations of few draws in many dimensions are discarded. Then the diagonal is
+    estimated again from the components orthogonal to these directions, and after that the
+    directions.
 
     Parameters
     ----------
@@ -183,7 +184,7 @@ def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
     Returns
     -------
     LowRank
-        With at most ten directions, and none from fewer than twelve draws.
+        Factor with at most ten directions, and none for fewer than twelve draws.
 
     References
     ----------
@@ -208,7 +209,7 @@ def low_rank_factor(x: np.ndarray, gradients: np.ndarray) -> LowRank:
 def _unusual_directions(
     positions: np.ndarray, scores: np.ndarray, n_proposed: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """Typical variance, directions whose variance differs from it, and their variances."""
+    """Find the typical variance, directions whose variance differs from it, and their variances."""
     basis, _ = np.linalg.qr(np.concatenate([positions[::2], scores[::2]]).T)
     values, vectors = _stretches(positions[::2] @ basis, scores[::2] @ basis)
     level = float(np.exp(np.median(np.log(values))))
@@ -221,9 +222,9 @@ def _unusual_directions(
 
 
 def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float = 1.0) -> float:
-    r"""Length scale s of a posterior on a manifold.
+    r"""Estimate the length scale s of a posterior on a manifold.
 
-    The equivalent of `whitening_factor` with the same scale in all directions,
+    It is the equivalent of `whitening_factor` with the same scale in all directions,
 
     .. math:: s^4 = \frac{E|x - \bar x|^2}{E|g|^2} .
 
@@ -234,7 +235,7 @@ def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float 
     dim : int
         Dimension of the manifold.
     longest : float
-        Bound of the length; 1 on compact manifolds.
+        Upper bound of the length; 1 on compact manifolds.
     """
     variance = np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)) / dim
     square = np.mean(np.sum(gradients**2, axis=1)) / dim
@@ -260,9 +261,9 @@ class FactorEstimator:
     ----------
     kind : {"dense", "low rank", "diag"}
     fixed : ndarray, optional
-        User-specified factor, which is not estimated.
+        User-specified factor, which is used instead of an estimate.
     angles : ndarray of int
-        Coordinates that are angles, which chains do not wrap.
+        Coordinates that are angles, which are not wrapped in chains.
     """
 
     kind: str
@@ -271,17 +272,17 @@ class FactorEstimator:
 
     @property
     def mixes(self) -> bool:
-        """Whether whitened coordinates are combinations of several coordinates of the model."""
+        """Whether whitened coordinates are linear combinations of coordinates of the model."""
         return self.kind == "dense"
 
     def initial_metric(self, center: np.ndarray, gradient: np.ndarray) -> Metric:
-        """Metric before there are draws; see `diagonal_metric`."""
+        """Create the metric before there are draws; see `diagonal_metric`."""
         if self.fixed is not None:
             return Metric(np.array(center), self.fixed)
         return diagonal_metric(center, gradient)
 
     def factor(self, x: np.ndarray, gradients: np.ndarray) -> Factor:
-        """Factor for positions and gradients there, both of shape (n, d)."""
+        """Estimate the factor from positions and gradients, both of shape (n, d)."""
         if self.fixed is not None:
             return self.fixed
         if not self.angles.size:
@@ -321,21 +322,21 @@ def wrapped(angles: np.ndarray) -> np.ndarray:
 def factor_estimator(
     metric: str | np.ndarray, names: Sequence[str], angles: Collection[str] = ()
 ) -> FactorEstimator:
-    """Estimator for the argument ``metric`` of a step.
+    """Create the estimator for the argument ``metric`` of a step.
 
     Parameters
     ----------
     metric : {"auto", "dense", "diag"} or ndarray
         An array is the covariance of the posterior, shape (d, d), or its diagonal.
     names : list of str
-        Variable of each of the d Euclidean coordinates.
+        Name of the variable of each of the d Euclidean coordinates.
     angles : collection of str
-        Variables that are angles.
+        Names of the variables that are angles.
 
     Raises
     ------
     ValueError
-        If the array has another size.
+        If the array has the wrong size.
 
     Examples
     --------
@@ -350,8 +351,9 @@ def factor_estimator(
     if isinstance(metric, np.ndarray):
         if len(metric) != d:
             raise ValueError(
-                f"metric= is a covariance of {len(metric)} coordinates, but the Euclidean ones of "
-                f"this step are {d}: {_listed(names)}, in this order and unconstrained"
+                f"metric= is a covariance of {len(metric)} coordinates, but this step has {d} "
+                f"Euclidean coordinates: {_listed(names)}. Pass the covariance of the "
+                "unconstrained values in this order"
             )
         if metric.ndim == 1:
             return FactorEstimator("diag", np.sqrt(metric))
@@ -371,10 +373,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def window_ends(n: int) -> list[int]:
-    """Draws after which the metric is updated, in a phase of ``n`` draws.
+    """List the numbers of draws after which the metric is updated, in a phase of ``n`` draws.
 
-    Each window is half as long again as the one before: early ones are short, because the first
-    draws come from before the chain reached the posterior. The last window ends with the phase.
+    Each window is 1.5 times as long as the previous one: early windows are short, because the chain
+    may not have reached the posterior. The last window ends with the phase.
 
     Examples
     --------
@@ -396,12 +398,12 @@ def window_ends(n: int) -> list[int]:
 
 
 class MassMatrixWindows:
-    """Draws and gradients of the present window, from which the metric is estimated.
+    """Draws and gradients of the current window, from which the metric is estimated.
 
     Parameters
     ----------
     n_draws : int
-        Draws of the phase.
+        Number of draws of the phase.
     estimator : FactorEstimator
     """
 
@@ -417,7 +419,7 @@ class MassMatrixWindows:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Draws and gradients of the present window."""
+        """Draws and gradients of the current window."""
         return {
             "n_draws": self._n_draws,
             "positions": self.positions,
@@ -436,8 +438,8 @@ class MassMatrixWindows:
         Parameters
         ----------
         position, gradient : ndarray, shape (size,)
-            In the coordinates of the model, the gradient projected on the tangent space. A draw
-            that is not finite is not added.
+            Position in the coordinates of the model, and gradient, projected onto the tangent
+            space. A draw that is not finite is not added.
         """
         self._n_draws += 1
         if np.isfinite(position).all() and np.isfinite(gradient).all():
@@ -446,15 +448,15 @@ class MassMatrixWindows:
         return self._n_draws in self._ends
 
     def discard_early(self) -> None:
-        """Discard the earlier draws, from before the chain reached the posterior."""
+        """Discard the earlier draws, since the chain may not have reached the posterior."""
         first = int(SETTINGS.discarded_fraction * len(self._positions))
         self._positions = self._positions[first:]
         self._gradients = self._gradients[first:]
 
     def factor(self, d: int) -> Factor | None:
-        """Estimate the factor of the first ``d`` coordinates; None where that is not possible.
+        """Estimate the factor of the first ``d`` coordinates.
 
-        That is so if there are too few draws, or if all proposals were rejected.
+        Return None if there are too few draws, or if all proposals were rejected.
         """
         if len(self) < SETTINGS.min_draws or not np.ptp(self._positions, axis=0).any():
             return None
@@ -463,7 +465,7 @@ class MassMatrixWindows:
         return factor if np.isfinite(values).all() else None
 
     def length(self, part: slice, dim: int, longest: float = 1.0) -> float:
-        """Length scale of a variable that is not Euclidean; see `length_scale`."""
+        """Estimate the length scale of a variable that is not Euclidean; see `length_scale`."""
         return length_scale(self.positions[:, part], self.gradients[:, part], dim, longest)
 
     def funnel(
@@ -474,7 +476,7 @@ class MassMatrixWindows:
 
     @property
     def positions(self) -> np.ndarray:
-        """Draws of the present window, shape (n, size)."""
+        """Draws of the current window, shape (n, size)."""
         return np.array(self._positions)
 
     @property

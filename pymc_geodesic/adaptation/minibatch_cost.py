@@ -1,14 +1,14 @@
 r"""Cost of an independent draw with minibatches, compared with all rows.
 
-In whitened coordinates the gradient of a minibatch of n of N rows, with control variates of first
-order, has noise because rows have curvature and the draws are around the centering point, by the
-posterior variance of the predictor of a row. A group effect with m rows, and a prior as informative
-as m₀ rows, has noise of the variance
+In whitened coordinates the gradient of a minibatch of n of N rows, with first-order control
+variates, is noisy since rows have curvature and draws differ from the centering point; the noise is
+proportional to the posterior variance of the linear predictor of a row. For a group effect with m
+rows, and a prior as informative as m₀ rows, its variance is
 
 .. math:: b = \frac{N}{n} \frac{m}{(m + m_0)^2} \approx \frac{N}{n m} ,
 
-and several kinds of groups add up. A coefficient that all rows share adds 1/n. The noise bounds the
-step size, and its friction adds steps: the smaller the groups, the larger the minibatch has to be.
+which is summed over the grouping factors. A coefficient of all rows adds 1/n. The noise bounds the
+step size, and its friction adds steps: smaller groups require larger minibatches.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from pymc_geodesic.gradients.estimate import GradientEstimate
 
 @dataclass(frozen=True)
 class MinibatchCostSettings:
-    """Constants of the cost; its unit is the time of a row in a gradient over all rows, 45 ns.
+    """Constants of the cost. Its unit is the time of a row in a gradient over all rows, 45 ns.
 
-    By processor time of the draws of logistic regressions with 900, 5,000 and 20,000 rows in groups
-    of 10 and 20, and minibatches of 100 to 2,500. There draws with minibatches had 0.8 to 3.5 times
-    the effective draws of those with all rows, which are taken to be the same here.
+    They are estimated from the processor time of draws of logistic regressions with 900, 5,000 and
+    20,000 rows in groups of 10 and 20, and minibatches of 100 to 2,500 rows. The effective sample
+    size per draw was 0.8 to 3.5 times that with all rows; the ratio is assumed to be 1.
 
     Attributes
     ----------
     prior_rows : float
-        m₀, the rows of a group that are as informative as its prior: 1/(τ² w) for effects of
-        standard deviation τ and rows of curvature w, 9 for τ = 0.7 in a logistic regression.
+        m₀, the number of rows that are as informative as the prior of a group effect: 1/(τ² w) for
+        effects with standard deviation τ and rows with curvature w, 9 for τ = 0.7 in a logistic
+        regression.
     minibatch_row : float
         Cost of a row of a minibatch, of which only the gradient is evaluated.
     coordinate : float
@@ -48,21 +49,23 @@ class MinibatchCostSettings:
     step : float
         Fixed cost of a step.
     values_per_row : float
-        Values of a row that double its cost; chosen by hand.
+        Number of values of a row that double its cost; chosen by hand.
     worst_noise : float
-        Variance of the noise along the worst coordinate, divided by that along a typical one: 1.9
-        to 3.9. It bounds the step size.
+        Ratio of the noise variance along the worst coordinate to that along a typical one, measured
+        as 1.9 to 3.9. It bounds the step size.
     step_size_ratio : float
-        Step size of trajectories, divided by that on a normal distribution: 0.75 to 0.92.
+        Ratio of the step size of trajectories to that on a normal distribution, measured as 0.75 to
+        0.92.
     trajectory_length : float
         Mean length of a trajectory in whitened coordinates.
     max_draws : float
-        Draws between independent ones from which a message recommends larger minibatches; chosen by
-        hand.
+        Number of draws per independent draw above which a message recommends larger minibatches;
+        chosen by hand.
     min_rows : int
-        Rows below which no message is issued, because either way takes seconds.
+        Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
-        Time compared with all rows from which a message recommends them; chosen by hand.
+        Ratio of the time with minibatches to that with all rows above which a message recommends
+        all rows; chosen by hand.
     """
 
     prior_rows: float = 9.0
@@ -83,7 +86,7 @@ SETTINGS = MinibatchCostSettings()
 
 @dataclass(frozen=True)
 class MinibatchCost:
-    """Expected gradients of minibatches, and time, of an independent draw.
+    """Expected number of gradients, and time, of an independent draw.
 
     Attributes
     ----------
@@ -91,9 +94,9 @@ class MinibatchCost:
     noise : float
         Variance of the gradient noise along a typical whitened coordinate.
     n_steps : float
-        Gradients of minibatches for a draw that is independent of the last one.
+        Number of minibatch gradients for an independent draw.
     n_steps_all : float
-        Gradients over all rows of a trajectory.
+        Number of gradients over all rows of a trajectory.
     ratio : float
         Time with minibatches divided by that with all rows.
     """
@@ -117,13 +120,13 @@ class MinibatchCost:
     def advice(self) -> str:
         """Recommendation of all rows, or of larger minibatches; empty without one."""
         if self.n_rows >= SETTINGS.min_rows and self.ratio > SETTINGS.reported_ratio:
-            return "Use GMC, which takes all rows"
+            return "Use GMC, which evaluates all rows"
         most = LANGEVIN.max_steps
         if self.n_steps > SETTINGS.max_draws * most:
-            # about as many gradients as a draw may take, because noise is proportional to 1/n
+            # with this batch size n_steps is about the maximum, since noise is proportional to 1/n
             larger = min(math.ceil(self.batch_size * self.n_steps / most), self.n_rows)
             return (
-                f"A draw takes at most {most} of them, so that draws depend on each other. Use "
+                f"A draw uses at most {most} of them, so that draws are autocorrelated. Use "
                 f"batch_size >= {larger}, or GMC"
             )
         return ""
@@ -132,14 +135,14 @@ class MinibatchCost:
 def gradient_noise_of_groups(
     sizes_by_row: Sequence[np.ndarray], n_coordinates: int, n_rows: int, batch_size: int
 ) -> float:
-    """Variance of the gradient noise in whitened coordinates with first-order control variates.
+    """Compute the variance of first-order gradient noise in whitened coordinates.
 
     Parameters
     ----------
     sizes_by_row : sequence of ndarray, shape (N,)
-        Rows of the group of each row, for each kind of groups.
+        Size of the group of each row, for each grouping factor.
     n_coordinates : int
-        All coordinates of the model, those of groups among them.
+        Number of coordinates of the model, including those of groups.
     n_rows, batch_size : int
         N and n.
 
@@ -165,7 +168,7 @@ def minibatch_cost(
     rule: ParameterRule,
     control_variates: str | int,
 ) -> MinibatchCost | None:
-    """Cost of an independent draw with minibatches of rows in memory; None without them.
+    """Estimate the cost of an independent draw with minibatches of rows in memory.
 
     Parameters
     ----------
@@ -175,6 +178,11 @@ def minibatch_cost(
     rule : ParameterRule
         Step size for gradient noise of known variance.
     control_variates : {"auto", 1, 2, 0}
+
+    Returns
+    -------
+    MinibatchCost or None
+        None without minibatches, or for streamed rows.
     """
     source = estimate.source
     if source.is_everything or source.is_streamed:

@@ -12,12 +12,12 @@ import numpy as np
 class NoiseVariance:
     r"""Moments of the variance of gradient noise over points of the posterior.
 
-    From n pairs of minibatches at a point, each with half the square s of its difference,
+    For n pairs of minibatches at a point, with s half the squared difference of a pair,
 
     .. math:: E[s] = b(x), \qquad E[s s'] = b(x)^2
 
-    for two different pairs, however heavy the tails of the noise are. This separates the variance
-    of b over points from the sampling error of single pairs.
+    for two different pairs, also if the noise has heavy tails. This separates the variance of b
+    over points from the sampling error of single pairs.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class NoiseVariance:
 
     @classmethod
     def empty(cls, size: int) -> Self:
-        """Moments before any measurement, for this number of coordinates."""
+        """Create the moments before any measurement, for a number of coordinates."""
         return cls(np.zeros((5, size)))
 
     def add(self, squares: np.ndarray) -> None:
@@ -71,7 +71,10 @@ class NoiseVariance:
 
     @property
     def sd(self) -> np.ndarray:
-        """Standard deviation of the variance over points, less one standard error of its square."""
+        """Standard deviation of the variance over points: a lower confidence bound.
+
+        One standard error is subtracted from its square.
+        """
         if self.n_points < 2:
             return np.zeros(self.sums.shape[1])
         mean, product, square, mixed, of_products = self.sums / self.n_points
@@ -86,8 +89,8 @@ class NoiseVariance:
     def error(self) -> np.ndarray:
         """Standard error of the mean variance.
 
-        It is large compared with the mean where few pairs make most of the noise, as along an
-        indicator that few rows have.
+        It is large compared with the mean if few pairs contribute most of the noise, as for an
+        indicator that is nonzero in few rows.
         """
         if self.n_points < 2:
             return np.zeros(self.sums.shape[1])

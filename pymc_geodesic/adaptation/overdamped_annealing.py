@@ -3,12 +3,12 @@ r"""Adaptation of overdamped Langevin dynamics by annealing, in the coordinates 
 Along a direction with curvature λ and gradient noise V a step h takes the time a = h²λ/2, and the
 variance is too large by the factor 1 + (V/λ) i(a) + a/2, where i is `independent_inflation` or
 `shuffled_inflation` of `pymc_geodesic.adaptation.variance_inflation`: noise that sums to zero over
-an epoch permits longer steps. h is the longest step whose bias is allowed at the present draw of
-the warm-up, for the largest λ and the V below.
+an epoch permits larger step sizes. h is the largest step size within the allowed bias at the
+current draw of the warm-up, for the largest λ and the V below.
 
-The noise is described by tr S and tr S², where S is its covariance matrix, and V = tr S² / tr S:
-the variance along the noise itself, which is the same in all directions for isotropic noise and
-close to the largest one otherwise.
+The noise is summarized by tr S and tr S², where S is its covariance matrix, and V = tr S² / tr S,
+the mean variance along the direction of the noise: for isotropic noise it is the variance in every
+direction, and otherwise close to the largest variance.
 """
 
 from __future__ import annotations
@@ -45,23 +45,22 @@ class OverdampedAnnealingSettings:
 
     Attributes
     ----------
-    last_bias : float
-        Relative bias of the variance that is allowed at the end of the warm-up; chosen by hand.
+    final_bias : float
+        Allowed relative bias of the variance at the end of the warm-up; chosen by hand.
     max_time : float
-        Bound of h² · curvature / 2, a quarter of that from which Euler's method diverges; by
+        Upper bound of h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
         calculation.
     n_start_measurements : int
-        Measurements at the starting point; chosen by hand.
+        Number of measurements at the starting point; chosen by hand.
     max_probe_length : float
-        Length over which curvature is measured before there is a step size, where the density is
-        flat; chosen by hand.
+        Upper bound of the length of finite differences before there is a step size; chosen by hand.
     runaway_distance : float
-        Distance, in units of that of free noise, above which a draw of the warm-up counts as a
-        divergence. Steps that are too long for the curvature grow without bound, but take many
-        draws to overflow; chosen by hand.
+        Distance, in units of the standard deviation of the injected noise, above which a draw of
+        the warm-up counts as a divergence; chosen by hand. With too large step sizes positions grow
+        without bound, but overflow only after many draws.
     """
 
-    last_bias: float = 0.05
+    final_bias: float = 0.05
     max_time: float = 0.5
     n_start_measurements: int = 20
     max_probe_length: float = 0.1
@@ -72,12 +71,12 @@ SETTINGS = OverdampedAnnealingSettings()
 
 
 def variance_bias(measured: AnnealedMeasurements, time: float, epoch: int | None) -> float:
-    """Relative bias of the variance for steps of a time a.
+    """Compute the relative bias of the variance for steps of a time a.
 
     Parameters
     ----------
     measured : AnnealedMeasurements
-        Of tr S and tr S².
+        Measurements of tr S and tr S².
     time : float
         a.
     epoch : int or None
@@ -95,7 +94,7 @@ def variance_bias(measured: AnnealedMeasurements, time: float, epoch: int | None
 
 @dataclass
 class OverdampedState:
-    """State of a chain besides the measured averages.
+    """State of the adaptation without the measured averages.
 
     Attributes
     ----------
@@ -119,7 +118,7 @@ class OverdampedState:
 
 
 class OverdampedAnnealing(ModelCoordinates):
-    """Step size of Euler's method, user-specified or from measured curvature and noise.
+    """Step size of Euler's method, user-specified or computed from measured curvature and noise.
 
     Parameters
     ----------
@@ -130,7 +129,7 @@ class OverdampedAnnealing(ModelCoordinates):
     n_steps : int
         Number of inner steps per draw.
     obstacle : Ineligible
-        Why coordinates are not whitened.
+        Reason why coordinates are not whitened.
     """
 
     def __init__(
@@ -146,7 +145,7 @@ class OverdampedAnnealing(ModelCoordinates):
         self._given, self._n_steps, self._obstacle = step_size, n_steps, obstacle
         self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
         self._epoch = estimate.source.epoch
-        self._measured = AnnealedMeasurements(2, last_bias=SETTINGS.last_bias)
+        self._measured = AnnealedMeasurements(2, final_bias=SETTINGS.final_bias)
         self._state = OverdampedState()
         self.initialize(1)
 
@@ -189,7 +188,7 @@ class OverdampedAnnealing(ModelCoordinates):
     # --- a draw ------------------------------------------------------------------------------
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
-        """Measure curvature, and choose the step size by it; see `LangevinAdaptation`."""
+        """Measure curvature, and compute the step size; see `LangevinAdaptation`."""
         minibatches, n_grad = self._estimate.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
@@ -234,7 +233,7 @@ class OverdampedAnnealing(ModelCoordinates):
     # --- measurements ------------------------------------------------------------------------
 
     def _measure(self, chain: LangevinChain, minibatches: np.ndarray) -> int:
-        """Measure curvature and noise, and choose h; return gradient evaluations."""
+        """Measure curvature and noise, and compute h; return the number of gradients."""
         n_grad = 2
         if self._measured.is_empty:
             n_grad += self._measure_at_start(chain, minibatches)
@@ -243,7 +242,7 @@ class OverdampedAnnealing(ModelCoordinates):
         return n_grad
 
     def _step_size(self) -> float:
-        """Longest h within the allowed bias."""
+        """Compute the largest h within the allowed bias."""
         measured = self._measured
         time = longest_time(
             lambda time: variance_bias(measured, time, self._epoch),
@@ -253,7 +252,7 @@ class OverdampedAnnealing(ModelCoordinates):
         return measured.shrinkage * math.sqrt(2.0 * time / measured.curvature)
 
     def _measure_at_start(self, chain: LangevinChain, minibatches: np.ndarray) -> int:
-        """Measure several times, so that the first step is stable; return gradient evaluations."""
+        """Measure several times, so that the first step is stable; return number of gradients."""
         n_grad = 2 * SETTINGS.n_start_measurements
         for i in range(SETTINGS.n_start_measurements):
             minibatch = int(minibatches[i % minibatches.size])
@@ -262,7 +261,7 @@ class OverdampedAnnealing(ModelCoordinates):
                 n_grad += self._remember_gradient(chain.z, minibatch)
         self._state.last_difference = np.empty(0)
         if not self._estimate.source.is_everything:
-            # with few inner steps the noise is still unknown: all of the gradient may be noise
+            # with few inner steps the noise is unknown; as an upper bound, use the whole gradient
             gradient = self._estimate.gradient_at(chain.z, int(minibatches[0]))
             square = float(gradient @ gradient)
             self._measured.assume_noise(np.array([square, square**2]))
@@ -272,8 +271,8 @@ class OverdampedAnnealing(ModelCoordinates):
     def _measure_once(self, chain: LangevinChain, minibatch: int, *, is_draw: bool = True) -> None:
         """Measure curvature and gradient noise at the position, in the coordinates θ/√P.
 
-        The squared product of two differences of gradients is an estimate of tr S² if the
-        differences are independent, that is, have no minibatch in common.
+        The squared inner product of two gradient differences estimates tr S² if the differences are
+        independent, that is, have no minibatch in common.
         """
         x, squares, state = chain.z, chain.dynamics.squares, self._state
         gradient = self._estimate.gradient_at(x, minibatch)
@@ -307,13 +306,13 @@ class OverdampedAnnealing(ModelCoordinates):
             state.last_gradient = np.empty(0)
         self._measured.update(curvature, noise, is_draw=is_draw)
         if math.isfinite(curvature):
-            # a small component of the old direction keeps the power iteration going between kinks
+            # the old direction is kept as a small component, for regions between kinks
             state.direction = change + 1e-3 * max(abs(curvature), 1e-12) * direction
         else:
             state.direction = state.last_difference = np.empty(0)
 
     def _remember_gradient(self, x: np.ndarray, minibatch: int) -> int:
-        """Store the gradient of a minibatch, to compare with that of the next one.
+        """Store the gradient of a minibatch for a difference with that of the next one.
 
         Return the number of gradient evaluations.
         """

@@ -1,4 +1,4 @@
-"""Adaptation of the step size of Hamiltonian trajectories, in the coordinates of the model."""
+"""Step size adaptation of Hamiltonian trajectories, in the coordinates of the model."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class StepSizeSettings:
     ----------
     jitter : float
         Relative half-width of the uniform distribution of the step size of a trajectory, which
-        breaks periodic orbits; chosen by hand.
+        avoids periodic orbits; chosen by hand.
     n_power_iterations : int
-        Iterations for the largest curvature at the starting point; chosen by hand.
+        Number of power iterations for the largest curvature at the starting point; chosen by hand.
     probe_length : float
         Length of the finite differences of the gradient.
     initial_angle : float
         Initial step size times the square root of the curvature; chosen by hand.
     min_curvature : float
-        Curvature that is assumed where the density is flat; chosen by hand.
+        Lower bound of the curvature, for flat densities; chosen by hand.
     first_trial : float
-        First step size whose acceptance is evaluated; chosen by hand.
+        First step size of the search by acceptance; chosen by hand.
     max_trials : int
-        Maximum number of times that it is doubled or halved.
+        Maximum number of doublings or halvings of it.
     """
 
     jitter: float = 0.2
@@ -57,16 +57,16 @@ SETTINGS = StepSizeSettings()
 
 
 class InitialStepSize(Protocol):
-    """Finds the step size with which dual averaging begins."""
+    """Function that finds the initial step size of dual averaging."""
 
     def __call__(
         self, estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
     ) -> tuple[float, int]:
-        """Return the step size, NaN if the gradient is not finite, and gradient evaluations."""
+        """Return the step size (NaN if the gradient is not finite) and the number of gradients."""
 
 
 class StepSizeAdaptation:
-    """The step size, user-specified or by dual averaging, in the coordinates of the model.
+    """Adaptation of the step size by dual averaging, or user-specified, without whitening.
 
     Parameters
     ----------
@@ -79,9 +79,9 @@ class StepSizeAdaptation:
     target_accept : float
     initial_step_size : InitialStepSize
     max_step_size : float
-        Bound of the adapted step size.
+        Upper bound of the adapted step size.
     reason : str
-        Why nothing else is adapted.
+        Reason why the coordinates are not adapted.
     """
 
     can_reuse_gradient = is_whitened = False
@@ -160,12 +160,12 @@ class StepSizeAdaptation:
         return None, 0
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
-        """Return None: only whitened coordinates show a funnel."""
+        """Return None: funnels are only detected in whitened coordinates."""
         return None
 
     @property
     def state(self) -> dict[str, Any]:
-        """Dual averages."""
+        """State of dual averaging."""
         return {
             "averaging": self._averaging.state,
             "is_tuned": self.is_tuned,
@@ -181,7 +181,7 @@ class StepSizeAdaptation:
 def step_size_by_curvature(
     estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
 ) -> tuple[float, int]:
-    """Step size that resolves the largest curvature at a point; see `InitialStepSize`."""
+    """Compute the step size that resolves the largest curvature; see `InitialStepSize`."""
     direction = np.empty(product.size)
     refresh_velocity(product.blocks, x, direction, stream)
     curvature = math.nan
@@ -203,10 +203,10 @@ def step_size_by_curvature(
 def step_size_by_acceptance(
     estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
 ) -> tuple[float, int]:
-    """Double or halve a step size until the acceptance of one leapfrog step crosses ½.
+    """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.5.
 
-    Where the gradient has kinks its finite differences are zero between them, and do not show the
-    curvature; see `InitialStepSize`.
+    This is used if the log-density has kinks, since between them finite differences of the gradient
+    do not show the curvature; see `InitialStepSize`.
     """
     output = np.empty(product.size + 1)
     evaluate(estimate.logp_grad.address, x, 0, estimate.logp_grad.context, output)

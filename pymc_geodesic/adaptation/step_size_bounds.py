@@ -1,9 +1,8 @@
 """Bounds of the step size of Langevin dynamics in whitened coordinates.
 
 The step size for the measured noise is bounded by the shape of the posterior, by noise
-heterogeneity over it, by directions of a manifold with more noise or curvature than others, where
-neither metric nor friction can differ by direction, and by temperatures and divergences of the
-warm-up.
+heterogeneity over the posterior, by anisotropic noise or curvature on manifolds, where metric and
+friction are the same in all directions, and by temperatures and divergences of the warm-up.
 """
 
 from __future__ import annotations
@@ -29,31 +28,31 @@ class StepSizeBoundSettings:
     Attributes
     ----------
     n_temperatures : int
-        Draws over which the kinetic temperature is averaged before it is checked; chosen by hand.
+        Number of draws over which the kinetic temperature is averaged for a check; chosen by hand.
     temperature_tolerance : float
-        Bias of the mean temperature that is accepted; chosen by hand.
+        Accepted bias of the mean temperature; chosen by hand.
     temperature_errors : float
         Number of standard errors by which the bias has to exceed the tolerance; chosen by hand.
     reduction : float
-        Factor of the step size, or of the subtracted noise, where the temperature is biased; chosen
-        by hand.
+        Factor by which the step size, or the subtracted noise, is reduced if the temperature is
+        biased; chosen by hand.
     runaway_temperature, runaway_square : float
-        A draw at a temperature above 10 + 100/m in m dimensions counts as a divergence: mean square
-        and sum of squares that no velocity of a normal distribution comes near; by calculation.
+        Constants of the temperature 10 + 100/m in m dimensions above which a draw counts as a
+        divergence; by calculation, far beyond those of normally distributed velocities.
     runaway_growth : float
-        Factor of that bound after each such draw; chosen by hand.
+        Factor by which that bound increases after each such draw; chosen by hand.
     min_step_size_after_divergence : float
-        Step size below which divergences reduce it no further; chosen by hand.
+        Lower bound of the step size after divergences; chosen by hand.
     min_step_size_for_heterogeneity : float
-        Step size below which noise heterogeneity reduces it no further; chosen by hand.
+        Lower bound of the step size bound by noise heterogeneity; chosen by hand.
     thermostat_bounds : (float, float)
         Bounds of ξ/γ: a thermostat removes at most half of the friction; chosen by hand.
     max_anisotropy_bias : float
-        Bound of the temperature bias of the direction of a manifold with the most noise; chosen by
-        hand.
+        Upper bound of the temperature bias along the direction of a manifold with the most noise;
+        chosen by hand.
     min_gradients : int
-        Number of gradients from which the direction of largest curvature is estimated; chosen by
-        hand.
+        Minimum number of gradients from which the direction of largest curvature is estimated;
+        chosen by hand.
     shared_scale_ratio : int
         Minimum ratio of all coordinates to those of a variable for which that variable counts as a
         hierarchical scale; chosen by hand.
@@ -78,7 +77,7 @@ SETTINGS = StepSizeBoundSettings()
 
 
 class TemperatureCheck:
-    """Checks the mean kinetic temperature of successive windows of draws.
+    """Check of the mean kinetic temperature in successive windows of draws.
 
     Examples
     --------
@@ -96,11 +95,11 @@ class TemperatureCheck:
         self.reset()
 
     def reset(self) -> None:
-        """Begin a new window, because the parameters have changed."""
+        """Begin a new window, after a change of the parameters."""
         self.sums = np.zeros(3)
 
     def update(self, temperature: float) -> int:
-        """Add a draw; return the sign of a significant temperature bias, and 0 if there is none."""
+        """Add a draw; return the sign of a significant temperature bias, or 0."""
         self.sums += (1.0, temperature, temperature**2)
         count, total, squares = self.sums
         if count < SETTINGS.n_temperatures:
@@ -115,16 +114,16 @@ class TemperatureCheck:
 
 @dataclass
 class StepSizeBounds:
-    """Bounds of the step size.
+    """Upper bounds of the step size.
 
     Attributes
     ----------
     by_shape : float
-        By the shape of the posterior, and by temperatures and divergences of the warm-up.
+        Bound by the shape of the posterior, and by temperatures and divergences of the warm-up.
     by_anisotropy : float
-        By noise that differs between directions of a manifold.
+        Bound by noise that differs between directions of a manifold.
     by_heterogeneity : float
-        By noise that differs over the posterior.
+        Bound by noise that differs over the posterior.
     """
 
     by_shape: float = math.inf
@@ -139,7 +138,7 @@ class BoundedParameters:
     ----------
     rule : ParameterRule
     n_steps : int, optional
-        Number of inner steps per draw; chosen by default.
+        Number of inner steps per draw; computed by default.
 
     Attributes
     ----------
@@ -192,7 +191,7 @@ class BoundedParameters:
         return parameters
 
     def choose(self, noise: np.ndarray) -> LangevinParameters:
-        """Choose the parameters for noise of this variance along each coordinate."""
+        """Compute the parameters for noise of this variance along each coordinate."""
         parameters = self._within(self.bounds, noise, self._n_steps)
         self.parameters = replace(
             parameters,
@@ -202,7 +201,7 @@ class BoundedParameters:
         return self.parameters
 
     def reduce_step_size(self, factor: float, noise: np.ndarray) -> None:
-        """Bound the step size by a fraction of the present one, after a divergence or a bias."""
+        """Bound the step size by a fraction of the current one, after a divergence or a bias."""
         assert self.parameters is not None
         reduced = factor * self.parameters.step_size
         self.bounds.by_shape = max(reduced, SETTINGS.min_step_size_after_divergence)
@@ -210,10 +209,10 @@ class BoundedParameters:
         self.choose(noise)
 
     def check_temperature(self, temperature: float, noise: np.ndarray) -> None:
-        """Reduce the step size where the temperature is above 1, as next to a pole of the density.
+        """Reduce the step size if the temperature is above 1, as near a pole of the density.
 
-        Where it is below 1, more noise is subtracted than there is: its variance differs over the
-        posterior. The subtracted noise is reduced.
+        If it is below 1, too much noise is subtracted, since its variance differs over the
+        posterior; then the subtracted noise is reduced.
         """
         sign = self._check.update(temperature)
         if sign > 0:
@@ -242,17 +241,17 @@ class BoundedParameters:
 
 
 def runaway_temperature(dim: int, n_before: int = 0) -> float:
-    """Temperature of a draw above which the chain counts as diverging.
+    """Compute the temperature of a draw above which it counts as a divergence.
 
-    A chain that leaves the posterior has a high temperature long before it overflows, and is far
-    away by then. If the temperature is as high with shorter steps, the chain moves towards the
-    posterior: the bound grows.
+    A chain that leaves the posterior has a high temperature long before it overflows. If the
+    temperature is as high with smaller step sizes, the chain is moving towards the posterior;
+    therefore the bound increases.
 
     Parameters
     ----------
     dim : int
     n_before : int
-        Number of draws at such a temperature before.
+        Number of earlier draws at such a temperature.
 
     Examples
     --------
@@ -265,7 +264,7 @@ def runaway_temperature(dim: int, n_before: int = 0) -> float:
 
 
 def has_shared_scales(sizes: Sequence[int]) -> bool:
-    """Whether many coordinates may depend on a variable that has few.
+    """Whether many coordinates may depend on a variable with few coordinates.
 
     Parameters
     ----------
@@ -285,10 +284,10 @@ def has_shared_scales(sizes: Sequence[int]) -> bool:
 
 
 def largest_square(vectors: np.ndarray) -> float:
-    """Mean square of random vectors along the direction in which it is largest.
+    """Estimate the mean square of random vectors along the direction in which it is largest.
 
-    Every other vector determines the direction, and the rest the mean square along it, which is
-    unbiased for vectors without a preferred direction.
+    Half of the vectors determine the direction, and the other half the mean square along it, which
+    is unbiased for isotropic vectors.
 
     Parameters
     ----------
@@ -305,33 +304,34 @@ def largest_square(vectors: np.ndarray) -> float:
     return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
 
 
-def max_step_size_for_excess_noise(variance: float, excess: float) -> float:
-    """Bound of h by the direction of a manifold that has more noise than the mean.
+def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> float:
+    """Upper bound of h by the direction of a manifold with the largest noise variance.
 
-    Friction and known noise are the same for all directions of a point. An excess of the variance
-    in one direction raises the temperature there by h²/4 · excess · coth(γh/2).
+    Friction and known noise are the same for all directions of a point. An additional variance s in
+    one direction raises the temperature along it by h²/4 · s · coth(γh/2).
 
     Parameters
     ----------
-    variance, excess : float
-        Mean variance of the gradient estimate over directions, and excess of the largest one.
+    variance, additional : float
+        Mean variance of the gradient estimate over directions, and largest deviation from it.
 
     Examples
     --------
-    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_for_excess_noise
-    >>> max_step_size_for_excess_noise(4.0, 0.0)
+    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_for_anisotropic_noise
+    >>> max_step_size_for_anisotropic_noise(4.0, 0.0)
     0.5
-    >>> round(max_step_size_for_excess_noise(4.0, 2.0), 3)
+    >>> round(max_step_size_for_anisotropic_noise(4.0, 2.0), 3)
     0.056
     """
 
     def bias(h: float) -> float:
-        return 0.25 * h * h * excess / math.tanh(0.5 * h * (LANGEVIN.friction + 0.5 * h * variance))
+        friction = LANGEVIN.friction + 0.5 * h * variance
+        return 0.25 * h * h * additional / math.tanh(0.5 * h * friction)
 
     longest = LANGEVIN.max_step_size
     if bias(longest) <= SETTINGS.max_anisotropy_bias:
         return longest
-    from scipy.optimize import brentq  # takes 0.1 s to import, and few models need it
+    from scipy.optimize import brentq  # imported here because it takes 0.1 s and is rarely needed
 
     return float(brentq(lambda h: bias(h) - SETTINGS.max_anisotropy_bias, 1e-12, longest))
 
@@ -339,7 +339,7 @@ def max_step_size_for_excess_noise(variance: float, excess: float) -> float:
 def max_step_size_for_anisotropy(
     points: Sequence[tuple[slice, int]], differences: np.ndarray
 ) -> float:
-    """Bound of h by gradient noise that differs between directions of manifolds.
+    """Upper bound of h by gradient noise that differs between directions of manifolds.
 
     Parameters
     ----------
@@ -353,18 +353,18 @@ def max_step_size_for_anisotropy(
         if dim > 1:
             here = differences[:, part]
             variance = 0.5 * float(np.mean(np.sum(here**2, axis=1))) / dim
-            excess = max(0.5 * largest_square(here) - variance, 0.0)
-            longest = min(longest, max_step_size_for_excess_noise(variance, excess))
+            additional = max(0.5 * largest_square(here) - variance, 0.0)
+            longest = min(longest, max_step_size_for_anisotropic_noise(variance, additional))
     return longest
 
 
 def max_step_size_for_curvature(
     points: Sequence[tuple[slice, int]], gradients: np.ndarray
 ) -> float:
-    """Bound of h by the largest curvature of the log-density along a direction of a manifold.
+    """Upper bound of h by the largest curvature of the log-density on manifolds.
 
-    The mean square of the gradient along a direction of curvature λ is λ, which no metric reduces
-    there.
+    The mean square of the gradient along a direction of curvature λ is λ; on manifolds no metric
+    reduces it.
 
     Parameters
     ----------
@@ -385,7 +385,7 @@ def max_step_size_of_exploration(
     windows: MassMatrixWindows | None,
     gradient: AdaptedGradient,
 ) -> float:
-    """Bound of h by the gradients of the exploration; none where these are few.
+    """Upper bound of h by the gradients of the exploration; infinite if there are few.
 
     Parameters
     ----------
@@ -394,7 +394,7 @@ def max_step_size_of_exploration(
     windows : MassMatrixWindows or None
         Draws and gradients of the exploration.
     gradient : AdaptedGradient
-        With the metric of the exploration.
+        Gradient with the metric of the exploration.
     """
     if windows is None or len(windows) < SETTINGS.min_gradients:
         return math.inf

@@ -1,8 +1,8 @@
 """Adaptation of Langevin dynamics by temperature annealing, in the coordinates of the model.
 
-Where coordinates cannot be whitened (local variables, simplices, streams of few minibatches),
-step size and friction follow from curvature and gradient noise, which are measured along the chain,
-and from a temperature bias that is annealed over the warm-up.
+If coordinates cannot be whitened (local variables, simplices, streams of few minibatches), step
+size and friction are computed from curvature and gradient noise, which are measured along the
+chain, and from a temperature bias that is annealed over the warm-up.
 """
 
 from __future__ import annotations
@@ -45,21 +45,22 @@ class TemperatureAnnealingSettings:
     Attributes
     ----------
     n_start_measurements : int
-        Measurements at the starting point, of which the second half counts, after the power
-        iteration has turned towards the largest curvature; chosen by hand.
+        Number of measurements at the starting point. The second half is used, after the power
+        iteration has converged towards the largest curvature; chosen by hand.
     max_probe_length : float
-        Arc length over which curvature is measured before there is a step size, where the density
-        is flat; chosen by hand.
+        Upper bound of the arc length of finite differences before there is a step size; chosen by
+        hand.
     max_thermostat : float
-        Bound of (γ + ξ)/γ in multiples of what compensates gradient noise, because a start far
-        from the posterior, or a visit to the edge of a simplex, would raise ξ for long. Without it,
-        after the warm-up, the effective sample size of the squares of three proportions was 345 of
-        20,000, with it 19,500 (gSGNHT, "compact" of ``tests/steps/test_every_route.py``).
+        Upper bound of (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
+        a bound, a starting point far from the posterior, or a visit to the edge of a simplex, would
+        increase ξ for many draws: the effective sample size of the squares of three proportions was
+        345 of 20,000 without it, and 19,500 with it (gSGNHT, "compact" of
+        ``tests/steps/test_every_route.py``).
     reported_bias : float
         Bias of the variance by minibatch noise above which draws with local variables are
         diagnosed; chosen by hand.
     remedied_bias : float
-        Bias that the recommended step size and friction have: 1 % of the standard deviation.
+        Bias with the recommended step size and friction: 1 % of the standard deviation.
     """
 
     n_start_measurements: int = 10
@@ -74,12 +75,12 @@ SETTINGS = TemperatureAnnealingSettings()
 
 @dataclass
 class AnnealingState:
-    """State of a chain besides the measured averages.
+    """State of the adaptation without the measured averages.
 
     Attributes
     ----------
     is_tuned : bool
-        Whether a warm-up has chosen the parameters.
+        Whether the parameters have been adapted in a warm-up.
     step_size : float
         ε of the last draw of the warm-up; 0 before the first.
     friction : ndarray, shape (n_blocks,)
@@ -98,7 +99,7 @@ class AnnealingState:
 
 
 class TemperatureAnnealing(ModelCoordinates):
-    """Step size and friction from measured curvature and noise, with an annealed temperature.
+    """Adaptation of step size and friction to measured curvature and noise, with annealing.
 
     Parameters
     ----------
@@ -106,20 +107,21 @@ class TemperatureAnnealing(ModelCoordinates):
     product : Product
     rule : AnnealingRule
     measured : AnnealedMeasurements
-        Of one value of the noise for each variable, with the allowed temperature bias.
+        Measurements, with one noise variance for each variable, and the allowed temperature bias.
     parameters : UserParameters
-        Parameters that the user specified.
+        User-specified parameters.
     known_noise : KnownNoise
     noise_is_known : bool
-        Whether it replaces the measured noise.
+        Whether the known noise replaces the measured noise.
     n_steps : int
         Number of inner steps per draw.
     starts_anywhere : bool
-        Whether the first temperature is the same wherever the chain starts.
+        Whether the initial temperature is the same for all starting points.
     max_annealed_thermostat : float
-        Bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples.
+        Upper bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
+        ``max_thermostat``.
     obstacle : Ineligible
-        Why coordinates are not whitened.
+        Reason why coordinates are not whitened.
     """
 
     needs_warm_up = True
@@ -158,7 +160,7 @@ class TemperatureAnnealing(ModelCoordinates):
 
     @property
     def is_tuned(self) -> bool:
-        """Whether a warm-up has chosen the parameters."""
+        """Whether the parameters have been adapted in a warm-up."""
         return self._state.is_tuned
 
     @property
@@ -215,7 +217,7 @@ class TemperatureAnnealing(ModelCoordinates):
     # --- a draw ------------------------------------------------------------------------------
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
-        """Measure curvature and choose the parameters; see `LangevinAdaptation`."""
+        """Measure curvature and compute the parameters; see `LangevinAdaptation`."""
         minibatches, n_grad = self._estimate.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
@@ -244,7 +246,7 @@ class TemperatureAnnealing(ModelCoordinates):
         return Proposal(parameters, minibatches, n_grad)
 
     def _friction(self, step_size: float, *, tune: bool) -> np.ndarray:
-        """C of each variable for a step size."""
+        """Compute C of each variable for a step size."""
         given = self._user.friction_of(step_size)
         if given is not None:
             return np.full(len(self.product.dims), given)
@@ -253,23 +255,23 @@ class TemperatureAnnealing(ModelCoordinates):
         return self._state.friction
 
     def _temperatures(self, bias: np.ndarray) -> np.ndarray:
-        """Target temperatures: those of the gradient noise, less the bias allowed at the end.
+        """Compute the target temperatures, from the bias by gradient noise and the allowed bias.
 
-        With a step size or friction that the user specified the noise may exceed what is allowed:
-        the thermostats then compensate the difference, and have done so when the warm-up ends.
+        With a user-specified step size or friction the bias may exceed the allowed one. Then the
+        thermostats compensate the difference, and have equilibrated at the end of the warm-up.
         """
         annealed = np.minimum(bias, self._measured.allowed_bias)
-        return 1.0 + np.maximum(annealed - self._measured.last_bias, 0.0)
+        return 1.0 + np.maximum(annealed - self._measured.final_bias, 0.0)
 
     def _thermostat_bounds(
         self, temperatures: np.ndarray, bias: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Bounds of ξ/γ; ξ ≥ 0 while the target temperature is above 1.
+        """Compute bounds of ξ/γ; ξ ≥ 0 while the target temperature is above 1.
 
-        Gradient noise that raises the temperature to 1 + bias is compensated by a (γ + ξ)/γ with
-        the mean (1 + bias)/T; around it ξ/γ has a standard deviation below 0.25. Near the edge of a
-        simplex, where the gradient is not bounded, a single kick may multiply v·v by hundreds, and
-        ξ, once as large, would hold the variable for hundreds of draws.
+        Gradient noise that raises the temperature to 1 + bias is compensated by a mean (γ + ξ)/γ of
+        (1 + bias)/T; the standard deviation of ξ/γ is below 0.25. Near the edge of a simplex, where
+        the gradient is not bounded, a single kick may multiply v·v by hundreds, and a ξ of that
+        size would stop the variable for hundreds of draws.
         """
         anneals, largest = temperatures != 1.0, SETTINGS.max_thermostat
         multiple = np.where(anneals, self._max_annealed_thermostat, largest)
@@ -294,7 +296,7 @@ class TemperatureAnnealing(ModelCoordinates):
             return True, 0
         if self._estimate.source.is_everything:
             return False, 0
-        # to compare with the gradient of another minibatch at the next draw
+        # for a difference with the gradient of another minibatch at the next draw
         last = int(proposal.minibatches[-1])
         self._state.last_gradient = self._estimate.gradient_at(chain.z, last)
         return False, 1
@@ -304,7 +306,7 @@ class TemperatureAnnealing(ModelCoordinates):
     def _measure(
         self, chain: LangevinChain, minibatches: np.ndarray, known: np.ndarray, *, tune: bool
     ) -> int:
-        """Measure curvature and noise, and choose ε; return gradient evaluations."""
+        """Measure curvature and noise, and compute ε; return the number of gradients."""
         n_grad = 2
         if self._measured.is_empty:
             n_grad += self._measure_at_start(chain, minibatches, known, tune=tune)
@@ -330,7 +332,7 @@ class TemperatureAnnealing(ModelCoordinates):
     def _measure_at_start(
         self, chain: LangevinChain, minibatches: np.ndarray, known: np.ndarray, *, tune: bool
     ) -> int:
-        """Measure several times, so that the first step is stable; return gradient evaluations."""
+        """Measure several times, so that the first step is stable; return number of gradients."""
         n = SETTINGS.n_start_measurements
         n_grad = 1 + 2 * n
         logp_grad = self._estimate.logp_grad
@@ -394,7 +396,7 @@ class TemperatureAnnealing(ModelCoordinates):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Measurements, and what was chosen by them."""
+        """Measurements, and the parameters computed from them."""
         return asdict(self._state) | {"measured": self._measured.state}
 
     @state.setter

@@ -1,4 +1,4 @@
-"""Inflation of the variance of a process by the noise of the minibatch estimates it follows."""
+"""Inflation of the variance of a process by the noise of minibatch estimates."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class VarianceInflationSettings:
     Attributes
     ----------
     first, last : float
-        Relative inflation of the variance that is allowed at the beginning of the warm-up and from
-        the end of the annealing on; chosen by hand.
+        Allowed relative inflation of the variance at the beginning of the warm-up, and after the
+        annealing; chosen by hand.
     annealing : float
-        Fraction of the warm-up over which it decreases from the first to the last; chosen by hand.
+        Fraction of the warm-up over which the inflation is annealed; chosen by hand.
     n_bisections : int
-        Iterations of the bisection for a step size, which leave no error beyond rounding.
+        Number of bisections for a step size, down to the rounding error.
     """
 
     first: float = 10.0
@@ -32,7 +32,7 @@ SETTINGS = VarianceInflationSettings()
 
 
 def independent_inflation(time: float) -> float:
-    r"""Variance added by independent estimates, in units of the variance of one.
+    r"""Compute the variance added by independent estimates, in units of that of one estimate.
 
     A process x' = e⁻ʰ x + (1 − e⁻ʰ) â with estimates â of variance 1 has the stationary variance
     (1 − e⁻ʰ)/(1 + e⁻ʰ) = tanh(h/2).
@@ -50,10 +50,10 @@ def independent_inflation(time: float) -> float:
 
 
 def shuffled_inflation(time: float, n_blocks: int) -> float:
-    r"""Variance added by estimates from blocks of shuffled rows, in units of the variance of one.
+    r"""Compute the variance added by estimates from shuffled blocks, in units of that of one.
 
-    Over an epoch of E blocks the deviations add up to zero. With q = e⁻ʰ, the p blocks of the
-    current epoch and the whole earlier ones contribute
+    Over an epoch of E blocks the deviations sum to zero. With q = e⁻ʰ, the first p blocks of the
+    current epoch and all earlier epochs contribute
 
     .. math::
 
@@ -68,7 +68,7 @@ def shuffled_inflation(time: float, n_blocks: int) -> float:
     time : float
         h, the time of one step, in relaxation times.
     n_blocks : int
-        E, steps of an epoch.
+        E, number of steps of an epoch.
     """
     epoch = n_blocks
     if epoch == 1:
@@ -89,15 +89,16 @@ def shuffled_inflation(time: float, n_blocks: int) -> float:
 
 
 def longest_time(added: Callable[[float], float], allowed: float, longest: float) -> float:
-    """Longest time of a step that adds no more variance than allowed.
+    """Find the longest step whose added variance is within the allowed one, by bisection.
 
     Parameters
     ----------
     added : callable
         Added variance, an increasing function of the time.
     allowed : float
+        Allowed added variance.
     longest : float
-        Bound of the result.
+        Upper bound of the result.
     """
     if added(longest) <= allowed:
         return longest
@@ -112,16 +113,16 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
 
 
 def allowed_inflation(draw: int, n_tune: int) -> float:
-    """Relative inflation of the variance that is allowed at a draw: decreasing, then 5 %.
+    """Compute the allowed relative inflation of the variance at a draw: decreasing, then 5 %.
 
-    It is 5 % at the last draw of the warm-up, whose step size is kept, however short the warm-up.
+    At the last draw of the warm-up, whose step size is kept, it is 5 % for any length of warm-up.
 
     Parameters
     ----------
     draw : int
-        Number of the draw, warm-up included.
+        Index of the draw, including the warm-up.
     n_tune : int
-        Draws of the warm-up.
+        Number of draws of the warm-up.
     """
     length = min(SETTINGS.annealing * n_tune, n_tune - 1.0)
     progress = min(draw / length, 1.0) if length > 0.0 else 1.0

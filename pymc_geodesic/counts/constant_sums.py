@@ -1,10 +1,9 @@
 """Detection of sums that are constant on a simplex.
 
-A sum is evaluated at several points of the simplex and compared. Everything else that may change
-(rows of a minibatch, data containers, variables of other steps, and what is computed from them) is
-replaced in the graph by random values: a sum that is constant for these is constant for all values.
-The data themselves would not be reliable, since rows of a minibatch may be zero where others are
-not.
+The values of a sum at several points of the simplex are compared. All other quantities that may
+change (rows of a minibatch, data containers, variables of other steps, and functions of them) are
+replaced in the graph by random values; a sum that is constant for these is constant for all values.
+The data are not used, since rows of a minibatch may contain zeros that other rows do not.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ class ConstantSumSettings:
     Attributes
     ----------
     n_values : int
-        Sets of random values of everything that is not on a simplex.
+        Number of sets of random values for all quantities that are not on a simplex.
     n_points : int
-        Points of the simplex for each of them.
+        Number of points of the simplex for each set.
     relative_tolerance : float
-        Largest relative difference of two sums that counts as rounding.
+        Maximum relative difference of two sums that is attributed to rounding.
     largest_integer : int
         Upper bound of random integers that are not used as indices.
     """
@@ -56,25 +55,25 @@ def constant_sums(
     examples: Mapping[TensorVariable, np.ndarray],
     fixed: Collection[Variable] = (),
 ) -> list[Variable]:
-    """Find sums that depend on the entries of a simplex variable but are constant on the simplex.
+    """Find sums that depend on the elements of a simplex variable but are constant on the simplex.
 
     Parameters
     ----------
     terms : sequence of TensorVariable
         Graphs to search. The terms themselves are not returned.
     simplices : sequence of TensorVariable
-        All variables with rows on simplices, each of a known shape.
+        All variables with rows on simplices, with known shapes.
     own : TensorVariable
-        The variable of these that is examined.
+        The variable for which sums are searched.
     examples : mapping
-        One value for every input of the graphs, of which only the shape is used.
+        A value for every input of the graphs; only its shape is used.
     fixed : collection of Variable
         Inputs that never change.
 
     Returns
     -------
     list of Variable
-        Outputs of sums. A sum that is zero is not returned.
+        Outputs of sums, without sums that are zero.
     """
     nodes = list(io_toposort([], terms))
     depend_on_own = _depending_on([own], nodes)
@@ -106,7 +105,7 @@ class _Subgraph:
     total : Variable
         The sum.
     dependent : set of Variable
-        Everything that depends on a simplex variable.
+        All variables that depend on a simplex variable.
     fixed : set of Variable
         Inputs that never change.
     """
@@ -124,7 +123,7 @@ class _Subgraph:
         self._replaced = list(dict.fromkeys(i for i in inputs if hasattr(i.type, "dtype")))
         replaced = set(self._replaced)
         self._has_other_inputs = any(each not in replaced for each in inputs)
-        # Lengths of the axes that a replaced variable is an index into.
+        # Lengths of the axes that are indexed by a replaced variable.
         self._axis_lengths: dict[Variable, set[int]] = {}
         for node in nodes:
             if not isinstance(node.op, BaseSubtensor):
@@ -187,7 +186,7 @@ class _Subgraph:
 
 
 def _constant_variables(graphs: Sequence[Variable], fixed: set[Variable]) -> set[Variable]:
-    """Variables of graphs that are computed from constants and shapes alone."""
+    """Find variables of graphs that are computed from constants and shapes only."""
     found = set(fixed)
     found.update(each for each in ancestors(graphs) if isinstance(each, Constant))
     for node in io_toposort([], graphs):
@@ -227,14 +226,14 @@ def _random_values(
     number: int,
     bound: int,
 ) -> np.ndarray:
-    """Random nonzero values, of both signs in every second set; indices enumerate all values."""
+    """Draw nonzero values, with both signs in every second set; indices enumerate all values."""
     kind = np.dtype(like.type.dtype).kind
     if kind == "b":
         draws = np.full(shape, number == 0) if number < 2 else rng.random(shape) < 0.5
     elif kind in "iu" and not bound:
         draws = rng.integers(1, SETTINGS.largest_integer, shape)
     elif kind in "iu":
-        # The largest index comes first, so that one out of bounds is detected.
+        # The largest index comes first, so that indices out of bounds are detected.
         size = int(np.prod(shape))
         draws = (bound - 1 - number * size - np.arange(size)).reshape(shape) % bound
     else:

@@ -1,7 +1,7 @@
 """Interface of count estimates of Dirichlet, Gamma and LogNormal variables.
 
 Implemented by `pymc_geodesic.counts.gradient_counts.CountEstimator`, from gradients, and
-`pymc_geodesic.counts.topic_counts.TopicCountEstimator`, from Gibbs sampling of topics of words.
+`pymc_geodesic.counts.topic_counts.TopicCountEstimator`, from Gibbs sampling of topic assignments.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ CountAllRows = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
 """Function of values that fills counts and exposures of all rows; see `CountEstimate.estimate`."""
 
 DescribeNegative = Callable[[int, float, float], str]
-"""Index of a negative estimate, its count and its exposure → error message with a remedy."""
+"""Function of the index, count and exposure of a negative estimate that returns an error
+message."""
 
 
 class LikelihoodError(ArithmeticError):
-    """A likelihood with negative counts, detected while sampling.
+    """Error for a likelihood with negative counts, detected while sampling.
 
     The message names the variable and a remedy.
     """
@@ -44,11 +45,11 @@ class CountEstimate(Estimate):
     @property
     @abstractmethod
     def evaluations(self) -> int:
-        """Gradient evaluations of one estimate."""
+        """Number of gradient evaluations of one estimate."""
 
     @abstractmethod
     def share(self, minibatch: int) -> float:
-        """Return the rows of a minibatch, divided by those of the largest minibatch."""
+        """Return the number of rows of a minibatch, divided by that of the largest minibatch."""
 
     @abstractmethod
     def estimate(
@@ -66,7 +67,7 @@ class CountEstimate(Estimate):
         values : ndarray, shape (size,)
             ω for Dirichlet variables, θ for others.
         minibatch : int
-            Entry of `next_minibatches`.
+            Element of `next_minibatches`.
         stream : ndarray of uint64, shape (2,)
             Random stream, advanced if the estimate is random.
         counts, exposures : ndarray, shape (size,)

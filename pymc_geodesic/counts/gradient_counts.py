@@ -1,11 +1,11 @@
-r"""Counts of a likelihood, estimated by gradients of minibatches.
+r"""Count estimates of a likelihood from gradients of minibatches.
 
 If the likelihood of a probability vector ω is Π ωⱼ^{nⱼ}, or a mixture of such terms over latent
 categories, then ω ∂ log p / ∂ω is the count n, or its conditional expectation (Fisher's identity).
-This holds for the likelihood as a function of ω that need not sum to one. A model may use ω/Σω
-instead, which is the same distribution on the simplex but has the gradient n − ω Σn. Therefore sums
-over entries of ω that are constant on the simplex are treated as constants in the differentiation;
-see `pymc_geodesic.counts.constant_sums`.
+This requires the likelihood as a function of unnormalized ω. A model may contain ω/Σω instead,
+which has the same values on the simplex but the gradient n − ω Σn. Therefore sums over elements of
+ω that are constant on the simplex are treated as constants in the differentiation; see
+`pymc_geodesic.counts.constant_sums`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def likelihood_density(
     source: RowSource,
     total_size: int | None = None,
 ) -> RowDensity:
-    """Log-density of everything that depends on some variables, without their own priors.
+    """Build the log-density of all terms that depend on given variables, without their priors.
 
     Parameters
     ----------
@@ -99,8 +99,8 @@ def _fix_constant_sums(
     ]
     if not any(fixed_sums):
         return
-    # One copy of the log-density per variable, in which the other variables are constants: the sum
-    # of the copies has the required gradients, and PyTensor merges the copies.
+    # In one copy of the log-density per variable, the other variables are constants. The sum of the
+    # copies has the required gradients, and PyTensor merges the copies.
     n_row_terms = len(density.row_terms)
     copies = []
     for own, sums in zip(density.coordinates, fixed_sums, strict=True):
@@ -146,7 +146,7 @@ def _example_inputs(
 
 
 class CountEstimator(CountEstimate):
-    """Counts from the gradient of the likelihood, in the variables themselves.
+    """Counts from the gradient of the likelihood with respect to the untransformed variables.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ class CountEstimator(CountEstimate):
 
     @property
     def evaluations(self) -> int:
-        """Gradient evaluations of one estimate: one, and one per Gamma or LogNormal variable."""
+        """Number of gradients of one estimate: one, plus one per Gamma or LogNormal variable."""
         return self._evaluations
 
     def share(self, minibatch: int) -> float:
@@ -239,18 +239,19 @@ class CountEstimator(CountEstimate):
         minibatch = self._density.minibatch
         if not minibatch.rows:
             raise ValueError(
-                "control_variates= applies to minibatches only; set batch_size= and minibatch=, or "
-                "omit it"
+                "control_variates= applies to minibatches only. Set batch_size= and minibatch=, or "
+                "omit control_variates="
             )
         if minibatch.others:
             raise ValueError(
-                "control_variates= needs a likelihood of the sampled variables alone, but it "
-                f"depends on {sorted(minibatch.others)}, which other steps sample"
+                "control_variates= needs a likelihood of the sampled variables only, but it "
+                f"depends on {sorted(minibatch.others)}, which other steps sample. Omit "
+                "control_variates="
             )
         data = self._all_data()
         n_rows = len(next(iter(data.values())))
         if n_rows != self.source.n_rows:
-            raise ValueError("control_variates= needs all rows in memory; omit it with batches=")
+            raise ValueError("control_variates= needs all rows in memory. Omit it with batches=")
         density = self._density.of_rows(n_rows, arrays=data)
         log_density = minibatch_log_density(density, self._density.total_size / n_rows)
         gradients = grad(log_density, density.coordinates, disconnected_inputs="ignore")
@@ -265,14 +266,14 @@ class CountEstimator(CountEstimate):
         return partial(self._estimate_by, logp_grad, 0)
 
     def _all_data(self) -> dict[str, np.ndarray]:
-        """All rows by container, with the present values of the containers."""
+        """Return all rows by container, with the current values of the containers."""
         rows, model = self._density.minibatch.rows, self._density.model
         if self.source.names:
             return {row.name: model[row.name].get_value(borrow=True) for row in rows}
         return {row.name: row.present for row in rows}
 
     def refresh_data(self) -> None:
-        """Read the present values of the data containers."""
+        """Read the current values of the data containers."""
         self.gradient.refresh_data()
         if self._all_rows is None:
             return

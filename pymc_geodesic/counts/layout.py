@@ -1,9 +1,9 @@
 """Layout of the vector log θ of all Dirichlet, Gamma and LogNormal variables of a step.
 
-Which coordinates belong to which variable, and the conversion of its values between PyMC and the
-vector. PyMC's transforms of simplices and positive variables are logarithmic, so that a component
-below the smallest floating-point number is kept. A trace contains the component itself, which is
-bounded below by 10⁻³⁰⁷, so that it is never zero.
+The layout maps coordinates to variables and converts values between PyMC and the vector. PyMC's
+transforms of simplices and positive variables are logarithmic, so that components below the
+smallest floating-point number are preserved. A trace contains the components themselves, with a
+lower bound of 10⁻³⁰⁷, so that they are never zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def family_of(rv: TensorVariable) -> str | None:
 
 
 def layout_table(variables: Sequence[ManifoldVariable]) -> np.ndarray:
-    """Describe the variables to the kernels.
+    """Create the table of the variables for the kernels.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class CountLayout:
     parts : list of slice
         Coordinates of each variable.
     is_simplex, is_log_normal : ndarray of bool, shape (size,)
-        Kind of the variable that a coordinate belongs to.
+        Kind of the variable of each coordinate.
 
     Examples
     --------
@@ -113,22 +113,22 @@ class CountLayout:
         return sums
 
     def values(self, log_state: np.ndarray) -> np.ndarray:
-        """Variables at log θ, shape (size,): θ / Σθ by rows of a simplex, θ otherwise."""
+        """Compute the variables at log θ, shape (size,): θ / Σθ for simplex rows, θ otherwise."""
         values = np.empty(self.size)
         values_from_logs(self.table, log_state, values)
         return values
 
 
 def log_of_value(variable: ManifoldVariable, model: Model, value: np.ndarray) -> np.ndarray:
-    """Logarithm of a variable from its value in a point of PyMC; simplex rows up to a constant.
+    """Compute the logarithm of a variable from PyMC's value; simplex rows up to a constant.
 
     Parameters
     ----------
     variable : ManifoldVariable
-        On `FlatSimplex` or `HalfLine`.
+        Variable on `FlatSimplex` or `HalfLine`.
     model : pymc.Model
     value : ndarray
-        In the shape of the value variable.
+        Value, in the shape of the value variable.
 
     Raises
     ------
@@ -138,8 +138,8 @@ def log_of_value(variable: ManifoldVariable, model: Model, value: np.ndarray) ->
     transform = model.rvs_to_transforms[variable.rv]
     if isinstance(transform, SimplexTransform | LogTransform) and not np.isfinite(value).all():
         raise ValueError(
-            f"{variable.name} is zero, infinite or undefined in some components; give all of "
-            f"{variable.name} a positive initial value (initval=)"
+            f"{variable.name} is zero, infinite or undefined in some components. Set a positive "
+            f"initial value (initval=) for all components of {variable.name}"
         )
     if isinstance(transform, SimplexTransform):
         return np.concatenate([value, -value.sum(axis=-1, keepdims=True)], axis=-1)
@@ -151,14 +151,14 @@ def log_of_value(variable: ManifoldVariable, model: Model, value: np.ndarray) ->
 
 
 def value_of_log(variable: ManifoldVariable, model: Model, logarithm: np.ndarray) -> np.ndarray:
-    """Value of a variable in a point of PyMC, from logarithms: the inverse of `log_of_value`.
+    """Compute PyMC's value of a variable from logarithms: the inverse of `log_of_value`.
 
     Parameters
     ----------
     variable : ManifoldVariable
     model : pymc.Model
     logarithm : ndarray
-        In the shape of the variable. Exponentials of simplex rows are divided by their sum.
+        Logarithms, in the shape of the variable. Exponentials of simplex rows are normalized.
     """
     if isinstance(variable.manifold, FlatSimplex):
         largest = logarithm.max(axis=-1, keepdims=True)

@@ -1,8 +1,8 @@
 """Checks of a model for SCIR and SGRLD, by the counts of its likelihood at random points.
 
-Before a chain starts: whether counts are negative, whether the likelihood of a Gamma or LogNormal
-variable is conjugate to its prior, and whether counts and their sums depend on the point. The
-conjugacy is checked again along the chain during warm-up.
+Before a chain starts, the checks determine whether counts are negative, whether the likelihood of a
+Gamma or LogNormal variable is conjugate to its prior, and whether counts and their sums depend on
+the point. Conjugacy is checked again along the chain during warm-up.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ModelCheckSettings:
     Attributes
     ----------
     n_points : int
-        Points of the other variables of the model: the initial point, and jittered ones.
+        Number of points of the other variables: the initial point, and jittered points.
     n_trials : int
-        Random values of the sampled variables at each of these points.
+        Number of random values of the sampled variables at each of these points.
     trial_rounding : float
         Relative deviation from conjugacy attributed to rounding, at random values.
     chain_rounding : float
@@ -53,14 +53,15 @@ SETTINGS = ModelCheckSettings()
 
 
 class Dependence(NamedTuple):
-    """Which estimates depend on the values of the variables.
+    """Dependence of the estimates on the values of the variables.
 
     Parameters
     ----------
     counts : bool
-        Whether any count or exposure does.
+        Whether any count or exposure depends on the values.
     sums : ndarray of bool, shape (n_variables,)
-        Whether the sum of the counts over a simplex row does, for any row of a Dirichlet variable.
+        Whether the sum of the counts over any simplex row of a Dirichlet variable depends on the
+        values.
     """
 
     counts: bool
@@ -72,7 +73,7 @@ def initial_and_jittered_points(
 ) -> list[dict[str, np.ndarray]]:
     """Return the initial point of a model, and points with jitter on variables of other steps.
 
-    At the initial point alone a coefficient of zero may hide a part of the likelihood.
+    At the initial point, parts of the likelihood may vanish because a coefficient is zero.
 
     Parameters
     ----------
@@ -124,14 +125,14 @@ class LikelihoodChecks:
         Returns
         -------
         Dependence
-            For random estimates, which show no dependence, counts are assumed to depend on the
-            values and their sums not to.
+            For random estimates, whose dependence cannot be determined, counts are assumed to
+            depend on the values and their sums not to.
 
         Raises
         ------
         ValueError
-            For a likelihood with negative counts or without the form of the prior, unless these
-            are allowed.
+            For a likelihood with negative counts or a likelihood that is not conjugate, unless
+            these are allowed.
         """
         n_variables = len(self._variables)
         if not self._estimate.is_deterministic:
@@ -186,7 +187,7 @@ class LikelihoodChecks:
         return failed, counts, exposures
 
     def check_conjugacy(self, values: np.ndarray, minibatch: int) -> int:
-        """Check at a position of the chain that likelihoods have the form of the priors.
+        """Check at a position of the chain that likelihoods are conjugate to the priors.
 
         Parameters
         ----------
@@ -201,7 +202,7 @@ class LikelihoodChecks:
         Raises
         ------
         ValueError
-            If the likelihood of a Gamma or LogNormal variable has another form than its prior.
+            If the likelihood of a Gamma or LogNormal variable is not conjugate to its prior.
         """
         n_conjugate = int(np.sum(self._layout.table[:, 0] != SIMPLEX))
         if not n_conjugate:
@@ -245,7 +246,7 @@ class LikelihoodChecks:
         index : int
             Coordinate in the vector of all variables.
         count, exposure : float
-            Estimates there.
+            Estimates for this coordinate.
         """
         table = self._layout.table
         ends = table[:, 1] + table[:, 2] * table[:, 3]

@@ -1,4 +1,4 @@
-"""Priors of the variables of SCIR and SGRLD: selection by distribution, and their parameters."""
+"""Conjugate priors of SCIR and SGRLD: selection of variables, and parameters of the priors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def variables_of_families(
     vars : variables or names, optional
         All free variables of the families by default.
     local : variables or names, optional
-        Variables to leave out, since the step samples them by row.
+        Variables to exclude, since the step samples them by row.
     families : sequence of str
         Names of the supported distributions.
 
@@ -52,7 +52,7 @@ def variables_of_families(
     Raises
     ------
     ValueError
-        For a variable with another distribution or an unknown name, or if there is none.
+        For a variable with another distribution or an unknown name, or if there are no variables.
     """
     model = modelcontext(model)
     by_row = [] if local is None else manifold_variables(model, local, by_row=True)
@@ -76,8 +76,7 @@ def _free_variables(
         if not found:
             names = [rv.name for rv in model.free_RVs]
             raise ValueError(
-                f"{sampler} samples {supported} variables; this model has none, but {names}. "
-                f"{_HINT}"
+                f"{sampler} samples {supported} variables, but this model has only {names}. {_HINT}"
             )
         return found
     if isinstance(vars, str | TensorVariable):
@@ -85,14 +84,15 @@ def _free_variables(
     free = [rv.name for rv in model.free_RVs]
     unknown = [v for v in vars if isinstance(v, str) and v not in free]
     if unknown:
-        raise ValueError(f"Unknown variable {unknown[0]!r}; the free variables are {free}")
+        raise ValueError(f"Unknown variable {unknown[0]!r}. The free variables are {free}")
     named = [model[v] if isinstance(v, str) else v for v in vars]
     rvs = [model.values_to_rvs[value] for value in get_value_vars_from_user_vars(named, model)]
     for rv in rvs:
         if family_of(rv) not in families:
             raise ValueError(
-                f"{sampler} samples {supported} variables, and {rv.name!r} is none of them; leave "
-                f"it to another step method, such as SGGMC, GMC or NUTS. {_HINT}"
+                f"{sampler} samples {supported} variables, but {rv.name!r} has another "
+                "distribution. Leave it to another step method, such as SGGMC, GMC or NUTS. "
+                f"{_HINT}"
             )
     return rvs
 
@@ -160,18 +160,18 @@ class ConjugatePriors:
             if other.value in inputs:
                 raise ValueError(
                     f"the prior of {variable.name!r} depends on {other.name!r}, which the same "
-                    f"step samples; sample {other.name!r} by another step method"
+                    f"step samples. Sample {other.name!r} with another step method"
                 )
         for name in minibatched:
             container: Any = model.named_vars.get(name)
             if isinstance(container, SharedVariable) and container in inputs:
                 raise ValueError(
-                    f"the prior of {variable.name!r} depends on rows of {name!r}, which "
-                    "minibatch= subsamples; only likelihoods may depend on them"
+                    f"the prior of {variable.name!r} depends on rows of {name!r}, but only "
+                    "likelihoods may depend on rows of a minibatch. Remove it from minibatch="
                 )
 
     def __call__(self, point: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Parameters at a point, each as one vector in the order of the variables.
+        """Compute the parameters at a point, as vectors in the order of the variables.
 
         Parameters
         ----------

@@ -2,7 +2,7 @@
 
 By Fisher's identity, ω ∂ log p(minibatch | ω) for topics ω is the conditional expectation, given ω
 and the documents, of the counts of words in topics. It is estimated by the average over sweeps of a
-Gibbs sampler of the topics z of all words, with the proportions θ of the documents integrated out.
+Gibbs sampler of the topic assignments z of all words, with the proportions θ integrated out.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ class TopicCountSettings:
     Attributes
     ----------
     documents_per_part : int
-        Smallest number of documents for which a minibatch is divided into a further part.
+        Number of documents per part of a minibatch.
     max_parts : int
-        Largest number of parts of a minibatch, which run in parallel and have counts of their own.
-        The rounding of sums depends on the parts, which therefore do not depend on the number of
+        Maximum number of parts of a minibatch, which run in parallel and have separate counts. The
+        rounding of sums depends on the parts, which are therefore independent of the number of
         cores.
     """
 
@@ -79,7 +79,7 @@ _REMEDY = (
 
 
 def _without_copies(variable: Variable) -> Variable:
-    """Variable that another one is an identity of."""
+    """Remove identity operations from a variable."""
     while (
         variable.owner is not None
         and isinstance(variable.owner.op, Elemwise)
@@ -112,7 +112,7 @@ def likelihood_node(model: Model, topics: TensorVariable, theta: TensorVariable)
         if node is None or not isinstance(node.op, AdmixtureLogLikelihood):
             raise ValueError(
                 f"{term.name!r} depends on {topics.name!r} or {theta.name!r} in a way that Gibbs "
-                f"sampling of topics of words does not support. {_REMEDY}"
+                f"sampling of topic assignments does not support. {_REMEDY}"
             )
         nodes.append(node)
     if len(nodes) != 1:
@@ -146,7 +146,9 @@ class Concentration:
     def __init__(self, model: Model, theta: TensorVariable, topics: TensorVariable) -> None:
         alpha = theta.owner.op.dist_params(theta.owner)[0]
         if topics in ancestors([alpha]):
-            raise ValueError(f"the prior of {theta.name!r} must not depend on {topics.name!r}")
+            raise ValueError(
+                f"the prior of {theta.name!r} depends on {topics.name!r}. Use a prior that does not"
+            )
         graphs = [alpha] if alpha.type.ndim == 1 else [alpha[0], pt.all(pt.eq(alpha, alpha[0]))]
         graphs = replace_rvs_by_values(
             graphs, rvs_to_values=model.rvs_to_values, rvs_to_transforms=model.rvs_to_transforms
@@ -164,14 +166,20 @@ class Concentration:
         alpha, *same = self._function(*(point[name] for name in self._names))
         if not all(same):
             raise ValueError(
-                f"the prior of {self._name!r} must be the same for all documents, but its "
-                "concentration is not: sample proportions and topics with SGGMC, whose local= "
-                "takes any prior, or with GMC or NUTS"
+                f"the prior of {self._name!r} differs between documents. Use the same "
+                "concentration for all documents, or sample proportions and topics with SGGMC, "
+                "whose local= supports any prior, or with GMC or NUTS"
             )
         return np.asarray(alpha, dtype=float)
 
     def __call__(self, point: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Concentration at a point, shape (K,); ValueError unless positive and common to all."""
+        """Compute the concentration at a point, shape (K,).
+
+        Raises
+        ------
+        ValueError
+            If it is not positive, or differs between documents.
+        """
         alpha = self._of_any_document(point)
         if not np.all((alpha > 0.0) & np.isfinite(alpha)):
             raise ValueError(f"the proportions have a concentration that is not positive: {alpha}")
@@ -192,12 +200,12 @@ class TopicCounts:
     slots : ndarray of int32, shape (V,)
         Index of every word of the vocabulary in ``words``, or −1.
     parts : ndarray, shape (n_parts, n_words, K)
-        Counts in the parts of the minibatch, whose sum are those of the minibatch.
+        Counts in the parts of the minibatch, to be summed.
     scale : float
-        Factor that turns them into estimates for all documents.
+        Factor that scales them to estimates for all documents.
     share : float
-        Number of documents, divided by that of the largest minibatch. A step follows the estimate
-        for this fraction of its duration, so that every document has the same weight.
+        Number of documents, divided by that of the largest minibatch. The duration of a step is
+        multiplied by this fraction, so that every document has the same weight.
     """
 
     words: np.ndarray
@@ -227,9 +235,10 @@ class TopicCountEstimator(CountEstimate):
     local : sequence of ManifoldVariable
         One Dirichlet variable of shape (D, K), the proportions θ.
     minibatches : MinibatchArguments
-        Name the counts. With ``batches`` the rows of θ are those of the present block.
+        Arguments with the name of the counts. With ``batches`` the rows of θ are those of the
+        current block.
     n_kept, n_discarded : int
-        Sweeps over a document that are averaged, and sweeps before them.
+        Number of sweeps over a document to average over, and number to discard before them.
 
     Attributes
     ----------
@@ -262,11 +271,13 @@ class TopicCountEstimator(CountEstimate):
         if len(variables) > 1 or not is_dirichlet:
             raise ValueError(
                 "local= needs one global variable, a Dirichlet variable of topics with shape "
-                f"(topic, word), not {[variable.name for variable in variables]}; pass the "
-                "others to another step method"
+                f"(topic, word), not {[variable.name for variable in variables]}. Sample the "
+                "others with another step method"
             )
         if len(local) != 1:
-            raise ValueError(f"local= takes one variable, the proportions, got {len(local)}")
+            raise ValueError(
+                f"local= names {len(local)} variables. Name one variable, the proportions"
+            )
         (self._theta,) = local
         self._model = model
         self._sweeps = Sweeps(n_discarded, n_kept)
@@ -288,7 +299,7 @@ class TopicCountEstimator(CountEstimate):
             if source.n_rows != n_documents:
                 raise ValueError(
                     f"{self._theta.name!r} has {n_documents} rows, but {names[0]!r} has "
-                    f"{source.n_rows} documents; use {names[0]}.shape[0] or a common dimension "
+                    f"{source.n_rows} documents. Use {names[0]}.shape[0] or a common dimension "
                     "name for the first dimension"
                 )
             self.source = source
@@ -298,21 +309,23 @@ class TopicCountEstimator(CountEstimate):
             total = minibatches.total_size or getattr(batches, "total_size", None)
             if total is None:
                 raise ValueError(
-                    "batches= has no total_size; pass the number of documents as total_size="
+                    "batches= has no total_size. Pass the number of documents as total_size="
                 )
             if minibatches.batch_size is not None:
-                raise ValueError("batches= of documents are minibatches: omit batch_size=")
+                raise ValueError(
+                    "each block of batches= is a minibatch of documents. Omit batch_size="
+                )
             self._total = int(total)
             self.source = self._documents = StreamedDocuments(
                 batches, names[0], self._n_words, n_documents, self._total
             )
         self._values = np.empty((0, 0))
         self._is_new = np.zeros(n_documents, dtype=bool)
-        self._memory = Buffers()  # allocation would take as long as the computation
+        self._memory = Buffers()  # allocation takes as long as the computation
         self.refresh_data()
 
     def refresh_data(self) -> None:
-        """Read the present values of the data containers, and the number of cores."""
+        """Read the current values of the data containers, and the number of cores."""
         self.workers = Workers()
         self._documents.check()
 
@@ -335,11 +348,11 @@ class TopicCountEstimator(CountEstimate):
         self._is_new[:] = False
 
     def forget_local(self) -> None:
-        """Start the proportions of every document at the mean of their prior."""
+        """Reset the proportions of every document to the mean of their prior."""
         if self._values.shape != self._theta.value_shape:
             even = np.full(self._theta.shape, 1.0 / self._n_topics)
             self._values = self._theta.forward(even).reshape(self._theta.value_shape)
-        self._is_new[:] = True  # marks them instead of writing all values
+        self._is_new[:] = True  # a flag, since writing all values takes time
 
     def write_local(self, point: dict[str, np.ndarray]) -> None:
         """Write the proportions of all documents to a point."""
@@ -376,14 +389,14 @@ class TopicCountEstimator(CountEstimate):
         log_totals : ndarray, shape (K,)
             log Σθ.
         minibatch : int
-            Entry of `next_minibatches`.
+            Element of `next_minibatches`.
         stream : ndarray of uint64, shape (2,)
             Random stream, advanced.
 
         Returns
         -------
         TopicCounts
-            Its ``parts`` are overwritten by the next call.
+            Counts, whose ``parts`` are overwritten by the next call.
         """
         values, columns, rows, documents = self._documents.minibatch(int(minibatch))
         slots = np.full(self._n_words, -1, dtype=np.int32)
@@ -419,14 +432,14 @@ class TopicCountEstimator(CountEstimate):
         return TopicCounts(words, slots, counts, scale, n / self.source.batch_size)
 
     def share(self, minibatch: int) -> float:
-        """Return the documents of a minibatch, divided by those of the largest minibatch."""
+        """Return the number of documents of a minibatch, divided by that of the largest."""
         return self._documents.share(minibatch)
 
     def compile_all_rows(self) -> CountAllRows:
-        """Raise: counts that depend on random topics have no control variates."""
+        """Raise ValueError: counts of sampled topic assignments have no control variates."""
         raise ValueError(
-            "control_variates= is not available with local=: the topics of the words are sampled; "
-            "omit control_variates="
+            "control_variates= is not available with local=, which samples topic assignments. Omit "
+            "control_variates="
         )
 
     def estimate(

@@ -1,4 +1,4 @@
-"""Inner steps of SCIR and SGRLD for topics: assign words to topics, then update the topics."""
+"""Inner steps of SCIR and SGRLD for topic models: topic assignments, then updates of the topics."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class TopicRunSettings:
     Attributes
     ----------
     words_per_part : int
-        Words that are updated together with one random stream. It does not depend on the number of
-        cores, so that neither do the draws.
+        Number of words that are updated together with one random stream. It is independent of the
+        number of cores, so that draws are too.
     """
 
     words_per_part: int = 500
@@ -39,10 +39,11 @@ SETTINGS = TopicRunSettings()
 TOPIC_KERNELS = (
     collect_words, read_words, split_stream, sample_documents, sum_words, add_counts
 )  # fmt: skip
-"""Compiled functions of every minibatch of documents, apart from the update of the words."""
+"""Compiled functions for minibatches of documents, without the update of the words."""
 
 UpdateWords = Callable[[np.ndarray, np.ndarray, np.ndarray, TopicCounts, float, np.ndarray], None]
-"""Update of some words: log θ and â of shape (V, K), log Σθ, counts, duration, random stream."""
+"""Function that updates some words. Its arguments are log θ and â, both of shape (V, K), log Σθ,
+counts, duration and random stream."""
 
 
 def update_words_exactly(
@@ -93,7 +94,7 @@ def run_topics(
     minibatches : ndarray of int64, shape (n_steps,)
         Argument of ``estimator.assign`` for each step.
     step_size : float
-        h. Minibatches with fewer documents than the largest are followed for less time.
+        h. For minibatches with fewer documents than the largest it is reduced in proportion.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
     """

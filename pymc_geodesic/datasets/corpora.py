@@ -264,7 +264,8 @@ def unit_tf_idf(
               \qquad \lVert x_d \rVert = 1,
 
     with :math:`\mathrm{df}` the frequency and D the number of documents. scikit-learn's
-    `TfidfVectorizer` has unit rows too, with :math:`1 + \log \frac{1 + D}{1 + \mathrm{df}(v)}`.
+    `TfidfTransformer` has no option for these weights: with either value of `smooth_idf` it adds
+    1 to a logarithm, so that words in all documents keep a weight.
     """
     return unit_rows(counts @ sparse.diags(np.log(n_documents / (1.0 + frequency))))
 

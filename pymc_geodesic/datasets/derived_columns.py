@@ -1,4 +1,4 @@
-"""How the arrays of a model follow from the columns of the data frame that it was built on."""
+"""Derivation of the arrays of a model from the columns of the data frame that it was built on."""
 
 from __future__ import annotations
 
@@ -385,8 +385,9 @@ class Derivation:
         if not found:
             raise ValueError(
                 f"columns= names {column!r} for {where}, which is not that column of like=, "
-                "shifted or scaled, and has no single value for each of its levels. Pass the rows "
-                "of the model in their order as like=, or a function of the data frame in columns=."
+                "shifted or scaled, and does not have one value for each of its levels. Pass the "
+                "rows of the model in their order as like=, or a function of the data frame in "
+                "columns=."
             )
         return found[0]
 

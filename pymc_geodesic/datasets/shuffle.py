@@ -167,14 +167,14 @@ def bucket_sizes(n_rows: int, row_bytes: int, memory: int) -> tuple[int, int]:
     return n_buckets, size
 
 
-def bucket_of(keys: np.ndarray, n_buckets: int) -> np.ndarray:
+def assign_buckets(keys: np.ndarray, n_buckets: int) -> np.ndarray:
     """Return the bucket of each key; the first bucket has the smallest keys.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.datasets.shuffle import bucket_of
-    >>> bucket_of(np.array([0, 2**62, 2**64 - 1], dtype="u8"), 3)
+    >>> from pymc_geodesic.datasets.shuffle import assign_buckets
+    >>> assign_buckets(np.array([0, 2**62, 2**64 - 1], dtype="u8"), 3)
     array([0, 0, 2], dtype=uint16)
     """
     high = keys >> np.uint64(32)
@@ -188,7 +188,7 @@ def key_order(keys: np.ndarray) -> np.ndarray:
 
 def scatter(part: Any, rows: _Rows, keys: np.ndarray, n_buckets: int, folder: Path) -> None:
     """Append rows and their keys to the files of their buckets."""
-    bucket = bucket_of(keys, n_buckets)
+    bucket = assign_buckets(keys, n_buckets)
     order = np.argsort(bucket, kind="stable")
     lengths = np.bincount(bucket, minlength=n_buckets)
     part, keys = rows.take(part, order), keys[order]

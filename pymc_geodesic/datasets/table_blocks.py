@@ -407,9 +407,9 @@ def table_blocks(
         The rows that the model was built on, in their order, with the same column names as the
         table; or the Bambi model.
     columns : dict, optional
-        Decides where the values leave several answers or none: for an array of the model, by the
-        name that ``step.rows`` shows, a column, a list with a column or number for each of its
-        columns, or a function that takes a data frame and returns the rows of the array.
+        Origin of arrays whose values match several columns or none. The keys are names as shown
+        by ``step.rows``; a value is a column, a list with a column or number for each column of
+        the array, or a function that takes a data frame and returns the rows of the array.
     block_size : int, optional
         Rows of a block, except for the last one; by default 100,000. Some two blocks are in memory
         at a time.

@@ -91,10 +91,10 @@ class Table(ABC):
 
     def missing_value(self, column: str, row: int | None, count: int = 1) -> ValueError:
         """Make the error for a column with missing values."""
-        place = f"in {count} rows of {self.where}" if row is None else self.origin(row)
+        position = f"in {count} rows of {self.where}" if row is None else self.origin(row)
         return ValueError(
-            f"Column {column!r} has no value {place}. Drop or impute those rows in the table, as "
-            f"with .dropna(subset=[{column!r}])."
+            f"Column {column!r} has no value {position}. Drop or impute those rows in the "
+            f"table, as with .dropna(subset=[{column!r}])."
         )
 
 

@@ -1,8 +1,8 @@
 """Compilation of PyTensor graphs to gradient functions that kernels call by address.
 
-With the Numba backend, the function that PyTensor compiles is wrapped into the C signature of
-`pymc_geodesic.runtime.gradient_functions`. With other backends, and for Ops that Numba leaves to
-Python, the kernels call Python.
+With the Numba backend, the function that PyTensor compiles is wrapped in the C signature of
+`pymc_geodesic.runtime.gradient_functions`. With other backends, and for Ops in Numba's object mode,
+the kernels call Python.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pymc_geodesic.runtime.jit import report_long_compilation, source_stamp
 
 @dataclass(frozen=True)
 class FixedArray:
-    """An input of the compiled function: an array, whose address is in the context."""
+    """An array input of the compiled function, whose address is in the context."""
 
     variable: TensorVariable
     shape: tuple[int, ...]
@@ -58,8 +58,9 @@ class FixedArray:
 class RowBlock(FixedArray):
     """An input that is a block of consecutive rows of an array.
 
-    ``shape[0]`` is the number of rows, and the argument of the function the first row. If
-    ``shape[0]`` is None, the argument is the number of rows, from the beginning.
+    ``shape[0]`` is the number of rows, and the argument of the function is the first row. If
+    ``shape[0]`` is None, the argument is the number of rows, counted from the first row of the
+    array.
     """
 
 
@@ -68,26 +69,26 @@ class ResizedArray(FixedArray):
 
 
 class CompiledGradient:
-    """A compiled gradient function and the context that it reads.
+    """A compiled gradient function, with its context.
 
     Parameters
     ----------
-    field : GradientFunction
+    function : GradientFunction
         The function with its machine address.
     inputs : list of FixedArray
 
     Attributes
     ----------
     callback : Callback
-        Address of the function, and context, for kernels. The context has the addresses of the
+        Address of the function, and context, for kernels. The context contains the addresses of the
         data, in the order of the inputs, followed by their lengths.
     inputs : list of FixedArray
     """
 
-    def __init__(self, field: GradientFunction, inputs: Sequence[FixedArray]) -> None:
-        self.field = field
+    def __init__(self, function: GradientFunction, inputs: Sequence[FixedArray]) -> None:
+        self.function = function
         context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
-        self.callback = Callback(field.address, context)
+        self.callback = Callback(function.address, context)
         self.inputs = list(inputs)
         self._arrays: list[np.ndarray | None] = [None] * len(inputs)
 
@@ -104,12 +105,12 @@ class CompiledGradient:
     @property
     def interpreted(self) -> bool:
         """Whether the function calls Python."""
-        return self.field.interpreted
+        return self.function.interpreted
 
     def point_at(self, position: int, array: np.ndarray) -> None:
         """Set an input to an array, without a copy.
 
-        The array must have the compiled data type, and must not be moved in memory.
+        The array must have the data type of the compiled function, and must not be reallocated.
         """
         expected = self.inputs[position]
         assert array.dtype == expected.dtype, expected
@@ -119,9 +120,9 @@ class CompiledGradient:
         self.context[len(self.inputs) + position] = len(array) if array.ndim else 1
 
     def raise_error(self) -> None:
-        """Raise the exception of the last call in Python, if there was one."""
-        if self.field.error is not None:
-            error, self.field.error = self.field.error, None
+        """Raise the exception of the last call of Python, if there was one."""
+        if self.function.error is not None:
+            error, self.function.error = self.function.error, None
             raise error
 
 
@@ -131,8 +132,8 @@ def _numba_source(
     n_outputs: int,
     has_values: bool,
 ) -> str:
-    """Source of the wrapper, which makes arrays of the addresses of position, data and output."""
-    lines = ["def field(position, argument, context, output):"]
+    """Generate the source of the wrapper, which converts addresses to arrays."""
+    lines = ["def logp_grad(position, argument, context, output):"]
     if inputs:
         lines.append(f"    addresses = array_at(context, ({2 * len(inputs)},), int64)")
     sizes = [
@@ -170,8 +171,8 @@ def _numba_source(
     lines.append(f"    out = array_at(output, ({length},), float64)")
     first = 1 if has_values else 0
     for i in range(n_outputs):
-        # loops, and ravel only if necessary: assignment to a slice takes as long as the gradient of
-        # a small model
+        # loops, and ravel only if necessary: assigning a slice takes as long as the gradient of a
+        # small model
         ravel = "" if len(coordinate_shapes[i]) == 1 else ".ravel()"
         lines.append(f"    flat{i} = results[{i + first}]{ravel}")
         lines.append(f"    for k in range(flat{i}.size):")
@@ -185,12 +186,12 @@ def _numba_source(
 
 
 def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
-    """Remove the mode from compilation arguments, and add rewrites of this package for Numba.
+    """Pop the mode from compilation arguments, and add rewrites of this package for Numba.
 
     Parameters
     ----------
     compile_kwargs : dict
-        Modified in place. Other backends than Numba implement products and trigamma themselves.
+        Modified in place.
     """
     mode = get_mode(compile_kwargs.pop("mode", None))
     if not isinstance(mode.linker, NumbaLinker):
@@ -210,14 +211,14 @@ def compile_gradient(
     Parameters
     ----------
     coordinates : list of TensorVariable
-        Parts of the position, raveled and joined in this order. An unknown first length is the
-        argument of the function.
+        Variables of the position, which contains them raveled, in this order. If their first length
+        is unknown, it is the argument of the function.
     inputs : list of FixedArray
         All other inputs of the graphs, in the order of the context.
     gradients : list of TensorVariable
-        One per coordinate, of its shape.
+        Gradient with respect to each coordinate, in its shape.
     values : TensorVariable, optional
-        A vector that follows the gradients in the output.
+        Vector that follows the gradients in the output.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`, such as ``{"mode": "CVM"}``.
     """
@@ -226,7 +227,8 @@ def compile_gradient(
     is_native = isinstance(mode.linker, NumbaLinker)
     gradients = [g if g.owner is not None else pt.add(g, 0.0) for g in gradients]
     outputs = [*([values] if values is not None else []), *gradients]
-    with _recording_object_mode(is_native) as in_python:
+    in_pytensor = report_long_compilation("the gradient of the log-density (PyTensor graph)")
+    with in_pytensor, _recording_object_mode(is_native) as in_python:
         function = pymc_compile(
             [*coordinates, *(data.variable for data in inputs)],
             outputs,
@@ -236,21 +238,21 @@ def compile_gradient(
             **kwargs,
         )
     shapes = [coordinate.type.shape for coordinate in coordinates]
-    # exceptions of Python within compiled code, and Ctrl-C, would be printed and ignored
+    # compiled code with Python in it would print and ignore exceptions and Ctrl-C
     if is_native and not in_python:
-        with report_long_compilation():
-            field = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
-        return CompiledGradient(field, inputs)
+        with report_long_compilation("the gradient of the log-density (machine code)"):
+            native = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
+        return CompiledGradient(native, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
 
 
 def compile_ahead(function: Any) -> None:
-    """Compile a Numba function ahead of its first call, so that each forked chain need not.
+    """Compile a Numba function before its first call, once for all forked chains.
 
     Parameters
     ----------
     function : pytensor.compile.Function
-        Of C-contiguous arrays. Functions of other backends are already compiled.
+        Function of C-contiguous arrays. Functions of other backends are already compiled.
     """
     jitted: Any = getattr(function.vm, "jit_fn", None)
     if not is_jitted(jitted):
@@ -260,13 +262,13 @@ def compile_ahead(function: Any) -> None:
         kinds = [types.Array(from_dtype(np.dtype(kind.dtype)), kind.ndim, "C") for kind in inputs]
         if jitted.py_func.__code__.co_flags & inspect.CO_VARARGS:
             kinds = [types.BaseTuple.from_types(kinds)]
-        with report_long_compilation():
+        with report_long_compilation("a function of the model (machine code)"):
             jitted.compile(tuple(kinds))
 
 
 @contextmanager
 def _recording_object_mode(is_native: bool) -> Iterator[list[str]]:
-    """Record the warnings of PyTensor about Ops in Numba's object mode, and issue them again."""
+    """Record PyTensor's warnings about Ops in Numba's object mode, and reissue them."""
     found: list[str] = []
     if not is_native:
         yield found
@@ -299,7 +301,9 @@ def _native(
     if inner_key is not None:
         key = f"{__name__}\n{source_stamp(Path(__file__))}\n{inner_key}\n{source}"
         cache_key = sha256(key.encode()).hexdigest()
-    python_function = compile_numba_function_src(source, "field", environment, cache_key=cache_key)
+    python_function = compile_numba_function_src(
+        source, "logp_grad", environment, cache_key=cache_key
+    )
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
     return GradientFunction(native.address, (native, jitted))
 
@@ -336,7 +340,7 @@ def _interpreted(
 def _parts(
     shapes: Sequence[tuple[int | None, ...]], argument: int
 ) -> tuple[list[tuple[slice, tuple[int, ...]]], int]:
-    """Slice of a position, and shape, of each coordinate; the length of a position."""
+    """List the slice and shape of each coordinate, and compute the length of a position."""
     parts, stop = [], 0
     for shape in shapes:
         known = tuple(argument if n is None else n for n in shape)

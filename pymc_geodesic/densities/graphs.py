@@ -27,8 +27,8 @@ _UNOPTIMIZED = Mode(linker="py", optimizer=None)
 def without_c_compiler() -> AbstractContextManager[Any]:
     """Return a context in which PyTensor does not call the C compiler.
 
-    With ``mode="FAST_COMPILE"`` PyTensor interprets a function, but compiles the graphs within
-    Ops, such as a softmax or a symbolic random variable, in C: half a second for each node.
+    With ``mode="FAST_COMPILE"`` PyTensor interprets a function, but compiles the inner graphs of
+    Ops, such as a softmax or a symbolic random variable, in C, which takes 0.5 s for each node.
 
     Examples
     --------
@@ -44,15 +44,15 @@ def without_c_compiler() -> AbstractContextManager[Any]:
 def unoptimized_function(
     inputs: Sequence[Variable], outputs: Variable | Sequence[Variable]
 ) -> pytensor.compile.Function:
-    """Make a function that evaluates a graph in Python, without rewriting it.
+    """Create a function that evaluates a graph in Python, without rewriting it.
 
-    For a few evaluations this is faster than rewriting. Rewrites would also remove the checks of
-    parameters, whose messages are reported to users.
+    For a few evaluations this is faster than rewriting. Rewrites would also remove parameter
+    checks, whose messages are reported to users.
 
     Parameters
     ----------
     inputs : list of variables
-        Those that the outputs do not depend on are ignored.
+        Inputs; unused ones are ignored.
     outputs : variable or list of variables
 
     Returns
@@ -78,17 +78,17 @@ def unoptimized_function(
 def rebuild_graphs(
     outputs: Sequence[TensorVariable], replacements: Mapping[Variable, Variable]
 ) -> list[TensorVariable]:
-    """Replace variables by others of any number of rows, and rebuild the nodes that use them.
+    """Replace variables by others with any number of rows, and rebuild the nodes that use them.
 
     The static shapes of the original nodes are wrong for another number of rows. So are the
-    assertions that PyMC inserts where it replaces a random variable by its value, and the
+    assertions that PyMC inserts when it replaces a random variable by its value, and the
     broadcasting of log-densities to the original number of rows; both are removed.
 
     Parameters
     ----------
     outputs : list of TensorVariable
     replacements : mapping of Variable to Variable
-        Of the same number of dimensions and data type.
+        Replacements with the same number of dimensions and data type.
     """
     memo = dict(replacements)
     for node in io_toposort([], outputs):
@@ -97,9 +97,9 @@ def rebuild_graphs(
         inputs = [memo.get(variable, variable) for variable in node.inputs]
         if isinstance(node.op, SpecifyShape) or _broadcasts_to_own_shape(node):
             memo[node.outputs[0]] = inputs[0]
-        elif isinstance(node.op, SymbolicOp):  # its inner graph is for inputs of these shapes only
+        elif isinstance(node.op, SymbolicOp):  # its inner graph is specific to the input shapes
             memo.update(zip(node.outputs, node.op(*inputs, return_list=True), strict=True))
-        elif isinstance(node.op, Einsum):  # likewise
+        elif isinstance(node.op, Einsum):  # the same
             memo[node.outputs[0]] = einsum(node.op.subscripts, *inputs)
         else:
             rebuilt = node.clone_with_new_inputs(inputs, strict=False)
@@ -108,7 +108,7 @@ def rebuild_graphs(
 
 
 def _broadcasts_to_own_shape(node: Apply) -> bool:
-    """Whether a node broadcasts a value to the shape that it already has."""
+    """Whether a node broadcasts a value to its own shape."""
     if not isinstance(node.op, Alloc):
         return False
     shape = node.outputs[0].type.shape
@@ -120,14 +120,14 @@ def _broadcasts_to_own_shape(node: Apply) -> bool:
 
 @dataclass
 class FrontierSplit:
-    """A graph that is split where it begins to depend on some inputs.
+    """A graph split into a part that depends on some inputs and a part that does not.
 
     Attributes
     ----------
     fixed : list of TensorVariable
-        Values at the frontier, functions of the other inputs only: computed once.
+        Values at the frontier, which depend on the other inputs only and are computed once.
     inputs : list of TensorVariable
-        Inputs that stand for ``fixed`` in ``outputs``.
+        Inputs that replace ``fixed`` in ``outputs``.
     outputs : list of TensorVariable
         The original outputs as functions of the varying inputs and of ``inputs``.
     """
@@ -153,7 +153,7 @@ def split_at_frontier(
     varying : list of TensorVariable
         Inputs that change while all others are fixed.
     rows : list of TensorVariable
-        Inputs with a first axis of any length, the same for all of them.
+        Inputs whose first axes have the same, unknown length.
     """
     outputs = [
         rewrite_graph(output, include=("canonicalize", "stabilize"), clone=False)
@@ -189,13 +189,13 @@ def split_at_frontier(
 
 
 def _only_length_unknown(variable: Variable) -> bool:
-    """Whether all of a shape but the length of the first axis is known."""
+    """Whether the shape is known except for the length of the first axis."""
     shape = getattr(variable.type, "shape", ())
     return shape[:1] == (None,) and None not in shape[1:]
 
 
 def _with_length_of_rows(variables: Sequence[Variable], rows: Sequence[Variable]) -> set[Variable]:
-    """Variables whose first axis has, by shape inference, the length of the rows."""
+    """Find variables whose first axis has the length of the rows, by shape inference."""
     if not (variables and rows):
         return set()
     blocks = [row.type() for row in rows]

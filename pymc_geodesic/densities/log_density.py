@@ -1,8 +1,8 @@
-"""Log-density of a model as a graph over manifold coordinates and rows of data.
+"""Log-density of a model as a graph of manifold coordinates and rows of data.
 
 The terms that depend on rows of a minibatch are separate from the others. They are not scaled:
 `pymc_geodesic.gradients.minibatch_gradient` multiplies them by N/n. Data, observed values and the
-variables that other steps sample are explicit inputs; the graphs have no shared variables.
+variables of other steps are explicit inputs; the graphs have no shared variables.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.row_inputs import RowInput, RowInputs, check_not_imputed
 
-_LARGEST_CONSTANT = 64
-"""Size of the largest constant array that is compiled in; larger ones would slow compilation down
-and become inputs."""
+_MAX_CONSTANT_SIZE = 64
+"""Maximum number of elements of a constant in compiled code; larger constants become inputs, since
+they slow down compilation."""
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class Term:
 
     @classmethod
     def of_variable(cls, rv: TensorVariable, graph: TensorVariable) -> Term:
-        """Make the term of a random variable."""
+        """Create the term of a random variable."""
         op = rv.owner.op if rv.owner else None
         return cls(rv.name, graph, rv, isinstance(op, MinibatchRandomVariable))
 
@@ -92,9 +92,9 @@ class Density:
     rows : list of RowInput
         Data with rows; see `RowInputs`.
     arrays : dict
-        Other data: graph input to its value, or to the shared variable that holds it.
+        Other data: value or shared variable by graph input.
     others : dict
-        Variables that other steps sample: key in the point to graph input.
+        Variables that other steps sample: graph input by name of the value variable.
     """
 
     coordinates: list[TensorVariable]
@@ -121,7 +121,7 @@ class Density:
 
 
 class _ModelError(ValueError):
-    """An error whose message is complete."""
+    """An error with a complete message, which `_explain_block_errors` does not extend."""
 
 
 def build_density(
@@ -140,12 +140,12 @@ def build_density(
     variables : list of ManifoldVariable
         Variables of the gradient.
     inputs : RowInputs, optional
-        Data that blocks of rows replace; none by default.
+        Data that are replaced by blocks of rows; none by default.
     local : list of ManifoldVariable
-        Variables with one point per row. They are coordinates too, after ``variables``, with as
+        Variables with one point per row. Their coordinates follow those of ``variables``, with as
         many rows as a block. Factors of ``total_size`` are removed.
     without : list of TensorVariable
-        Random variables whose own terms are left out, such as the priors of ``variables``.
+        Random variables whose own terms are omitted, such as the priors of ``variables``.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def build_density(
     for variable in local:
         parametrization.add_local(variable, inputs.n_rows)
     terms = _terms(model, parametrization, local, without)
-    # which inputs have rows, and which terms depend on them
+    # find the inputs with rows, and the terms that depend on them
     blocks = inputs.blocks(model, [term.graph for term in terms])
     _fix_widths(terms, blocks)
     with_rows: set[Variable] = {*blocks, *(parametrization.values[v.rv] for v in local)}
@@ -203,13 +203,13 @@ class _Parametrization:
     Attributes
     ----------
     values, transforms : dict
-        Value variable and transform by random variable; a point of a manifold has no transform.
+        Value variable and transform by random variable; a point on a manifold has no transform.
     coordinates : list of TensorVariable
-        One for each variable, local ones last.
+        Coordinates of each variable, local variables last.
     replacements : dict
-        Value variable to function of the coordinates.
+        Function of the coordinates by value variable.
     volumes, local_volumes : list of TensorVariable
-        Logarithms of volume elements; separate for variables with one point per row.
+        Logarithms of volume elements of variables, and of variables with one point per row.
     """
 
     values: dict[TensorVariable, TensorVariable]
@@ -263,7 +263,7 @@ def _terms(
     local: Sequence[ManifoldVariable] = (),
     without: Sequence[TensorVariable] = (),
 ) -> list[Term]:
-    """Terms of the random variables of a model, and of its potentials.
+    """Build the terms of the random variables and potentials of a model.
 
     Parameters
     ----------
@@ -272,7 +272,7 @@ def _terms(
     local : list of ManifoldVariable
         Variables with one point per row.
     without : list of TensorVariable
-        Random variables whose own terms are left out.
+        Random variables whose own terms are omitted.
     """
     rvs = model.free_RVs + model.observed_RVs
     graphs = _conditional_graphs(rvs, parametrization.values, parametrization.transforms)
@@ -306,7 +306,7 @@ def _conditional_graphs(
 def _local_graphs(
     model: Model, parametrization: _Parametrization, local: Sequence[ManifoldVariable]
 ) -> dict[TensorVariable, TensorVariable]:
-    """Graphs of local variables with as many rows as a block."""
+    """Build the log-densities of local variables with as many rows as a block."""
     values, transforms = parametrization.values, parametrization.transforms
     resized = {v.rv: _with_rows_of(v.rv, values[v.rv]) for v in local}
     parents = {resized.get(rv, rv): rv for rv in model.free_RVs}
@@ -319,7 +319,7 @@ def _local_graphs(
 
 
 def _with_rows_of(rv: TensorVariable, value: TensorVariable) -> TensorVariable:
-    """Make the same random variable with as many rows as ``value``."""
+    """Resize a random variable to as many rows as ``value``."""
     batch_ndim = rv.type.ndim - rv.owner.op.ndim_supp
     resized = change_dist_size(rv, [value.shape[axis] for axis in range(batch_ndim)])
     resized.name = rv.name
@@ -332,7 +332,7 @@ def _with_rows_of(rv: TensorVariable, value: TensorVariable) -> TensorVariable:
 def _fix_widths(terms: Sequence[Term], blocks: Mapping[Variable, RowInput]) -> None:
     """Replace lengths of data along other axes than the rows, such as ``X.shape[1]``, by constants.
 
-    The prior of ``X.shape[1]`` coefficients is then a term that does not depend on rows.
+    Then the prior of ``X.shape[1]`` coefficients does not depend on rows.
     """
     graphs = [term.graph for term in terms]
     widths: dict[Variable, Variable] = {}
@@ -361,7 +361,7 @@ def _measured_axis(node: Apply) -> tuple[Variable | None, int]:
 def _dim_lengths(
     model: Model, blocks: Mapping[Variable, RowInput], inputs: RowInputs
 ) -> dict[Variable, Variable]:
-    """Lengths of the dims of rows, to be replaced by the lengths of blocks."""
+    """Map the lengths of the dims of rows to the lengths of blocks."""
     lengths: dict[Variable, Variable] = {}
     for container, row in blocks.items():
         dims = model.named_vars_to_dims.get(container.name, (None,)) if inputs.arrays else (None,)
@@ -375,12 +375,12 @@ def _dim_lengths(
 
 
 def _check_drawn_together(term: Term, blocks: Mapping[Variable, RowInput]) -> None:
-    """Raise ValueError for a term with rows of several `pymc.Minibatch`, which are not the same."""
+    """Raise ValueError for a term with independently drawn rows of several `pymc.Minibatch`."""
     found = [blocks[variable] for variable in ancestors([term.graph]) if variable in blocks]
     if len({row.group for row in found}) > 1:
         message = (
-            f"{term.name!r} joins rows that different pm.Minibatch draw, independently of each "
-            "other. Draw them together: "
+            f"{term.name!r} combines rows of different pm.Minibatch, which are drawn "
+            "independently. Draw them together: "
             "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...)"
         )
         raise ValueError(see(message, "minibatch"))
@@ -391,15 +391,15 @@ def _check_total_sizes(row_terms: Sequence[Term]) -> None:
     for term in row_terms:
         if not term.is_scaled:
             message = (
-                f"{term.name!r} sees a pm.Minibatch but not how many rows there are: "
-                "pass total_size= to it"
+                f"{term.name!r} depends on a pm.Minibatch but has no total_size. Set total_size= "
+                "to the number of all rows"
             )
             raise ValueError(see(message, "minibatch"))
 
 
 @contextmanager
 def _explain_block_errors(model: Model, inputs: RowInputs) -> Iterator[None]:
-    """Add a remedy to errors of PyTensor where a block of rows does not fit the model."""
+    """Add a remedy to PyTensor's errors for a block of rows that does not fit the model."""
     try:
         yield
     except _ModelError:
@@ -409,28 +409,28 @@ def _explain_block_errors(model: Model, inputs: RowInputs) -> Iterator[None]:
             raise
         if inputs.drawn:
             message = (
-                f"the rows that pm.Minibatch draws do not fit the rest of the model ({error}). "
-                "Draw all data with a row per observation together, observed values too: "
+                f"the rows of pm.Minibatch do not match the rest of the model ({error}). "
+                "Draw all data with a row per observation together, including observed values: "
                 "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...)"
             )
             raise ValueError(see(message, "minibatch")) from error
         others = [data.name for data in model.data_vars if data.name not in inputs.arrays]
-        known = f"the model also has {others}" if others else "the model has no others yet"
+        known = f"the model also has {others}" if others else "the model has no other containers"
         message = (
-            f"a block of rows of minibatch={list(inputs.arrays)} does not fit the rest of the "
+            f"a block of rows of minibatch={list(inputs.arrays)} does not match the rest of the "
             f"model ({error}). Name every container with a row per observation, and use containers "
             f"for observed values; {known}{_suggest_local(model, inputs)}"
-            f"{_suggest_arrays(model, inputs)}. Observations that depend on each other, as in a "
-            "Gaussian process or a time series, cannot be divided into minibatches: use all rows, "
-            "without batch_size="
+            f"{_suggest_arrays(model, inputs)}. Observations that are not conditionally "
+            "independent, as in a Gaussian process or a time series, cannot be divided into "
+            "minibatches: use all rows, without batch_size="
         )
         raise ValueError(see(message, "minibatch")) from error
 
 
 def _suggest_local(model: Model, inputs: RowInputs) -> str:
-    """Suggestion for free variables that have as many values as there are rows."""
+    """Suggest local= for free variables with as many values as there are rows."""
     lengths = {len(model[name].get_value(borrow=True)) for name in inputs.arrays}
-    start = model.initial_point(random_seed=0)  # with dims, no static shape is known
+    start = model.initial_point(random_seed=0)  # with dims, static shapes are unknown
     found: dict[bool, list[str]] = {True: [], False: []}
     for rv in model.free_RVs:
         value = start[model.rvs_to_values[rv].name]
@@ -438,17 +438,17 @@ def _suggest_local(model: Model, inputs: RowInputs) -> str:
             found[value.dtype.kind == "f"].append(rv.name)
     suggestion = ""
     if found[True]:
-        suggestion += f". {found[True]} may have a value for each row: then name them in local="
+        suggestion += f". If {found[True]} have a value for each row, name them in local="
     if found[False]:
         suggestion += (
-            f". {found[False]} may be discrete with a value for each row: sum over their values, "
-            "as pm.Mixture does"
+            f". If {found[False]} are discrete with a value for each row, marginalize them, as "
+            "pm.Mixture does"
         )
     return suggestion
 
 
 def _suggest_arrays(model: Model, inputs: RowInputs) -> str:
-    """Suggestions for data of other shapes than those of the rows, and for hidden ones."""
+    """Suggest remedies for data whose first axis is not the rows, and for hidden data."""
     n_rows = len(model[next(iter(inputs.arrays))].get_value(borrow=True))
     suggestion, graphs = "", [*model.observed_RVs, *model.potentials]
     for leaf in ancestors(graphs, blockers=model.free_RVs):
@@ -461,16 +461,16 @@ def _suggest_arrays(model: Model, inputs: RowInputs) -> str:
         if len(shape) > 1 and shape[0] != n_rows == shape[-1]:
             suggestion += (
                 f". An array of shape {shape} has the rows along its last axis: transpose it, so "
-                "that they are the first axis"
+                "that the rows are the first axis"
             )
         elif shape and shape[0] > n_rows:
             suggestion += (
-                f". An array has {shape[0]:,} rows: if the {n_rows:,} observations are some of "
-                "them, select these from the array before the model"
+                f". An array has {shape[0]:,} rows: if the {n_rows:,} observations are a subset of "
+                "them, select these rows outside the model"
             )
     if any(type(rv.owner.op).__name__.startswith("CustomDist") for rv in model.observed_RVs):
         suggestion += (
-            ". Arrays within the logp of a pm.CustomDist are not found: pass them as its parameters"
+            ". Arrays inside the logp of a pm.CustomDist are not found: pass them as parameters"
         )
     return ". ".join(dict.fromkeys(suggestion.split(". ")))
 
@@ -479,7 +479,7 @@ def _suggest_arrays(model: Model, inputs: RowInputs) -> str:
 
 
 def _make_inputs_explicit(density: Density, model: Model, resized: Collection[str]) -> None:
-    """Replace shared data, long constants and variables of other steps by inputs.
+    """Replace shared data, large constants and variables of other steps by inputs.
 
     Parameters
     ----------
@@ -487,7 +487,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
         Modified in place.
     model : pymc.Model
     resized : collection of str
-        Data containers of any length.
+        Names of data containers whose length may change.
     """
     graphs = density.graphs
     replacements: dict[Variable, Variable] = {}
@@ -500,7 +500,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
         if variable in value_names:
             name = value_names[variable]
             density.others[name] = variable
-            if None in variable.type.shape:  # as with dims, whose length may change
+            if None in variable.type.shape:  # for example with dims of mutable length
                 if initial_point is None:
                     initial_point = model.initial_point(random_seed=0)
                 fixed = pt.TensorType(variable.dtype, initial_point[name].shape)(name)
@@ -512,7 +512,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             copy = pt.TensorType(variable.type.dtype, shape)(variable.name)
             replacements[variable] = copy
             density.arrays[copy] = variable
-        elif isinstance(variable, Constant) and np.size(variable.data) > _LARGEST_CONSTANT:
+        elif isinstance(variable, Constant) and np.size(variable.data) > _MAX_CONSTANT_SIZE:
             data = np.asarray(variable.data)
             copy = pt.tensor(dtype=variable.type.dtype, shape=data.shape)
             replacements[variable] = copy
@@ -529,5 +529,8 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
         density.other_terms = graphs[n:]
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(graphs))]
     if unused:
-        message = f"minibatch= names {unused[0].name!r}, which the log-density does not depend on"
+        message = (
+            f"minibatch= names {unused[0].name!r}, but the log-density does not depend on it. "
+            "Remove it from minibatch="
+        )
         raise _ModelError(see(message, "minibatch"))

@@ -1,4 +1,4 @@
-"""Terms of the log-density of a model in PyMC's values: graphs, and values at a point."""
+"""Log-density terms of a model as functions of PyMC's value variables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pymc_geodesic.densities.graphs import unoptimized_function
 
 
 class _CachedTerms(NamedTuple):
-    """Terms, and the parts of the model that they were made from."""
+    """Terms, and the variables of the model from which they were built."""
 
     parts: tuple[Any, ...]
     terms: dict[TensorVariable, TensorVariable]
@@ -31,10 +31,10 @@ _cache: WeakKeyDictionary[Model, _CachedTerms] = WeakKeyDictionary()
 
 
 def logp_terms(model: Model) -> dict[TensorVariable, TensorVariable]:
-    """Return the elementwise log-density of each variable and potential, in PyMC's values.
+    """Return the elementwise log-density of each variable and potential.
 
-    The graphs are cached: PyMC takes tens of milliseconds or more to build them, and each step
-    needs them in the constructor and at the start of a chain.
+    The graphs are cached: building them takes tens of milliseconds or more, and each step needs
+    them in the constructor and at the start of a chain.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def logp_terms(model: Model) -> dict[TensorVariable, TensorVariable]:
     Returns
     -------
     dict
-        Graph of the value variables, by random variable or potential. Not to be modified.
+        Graph of the value variables, by random variable or potential. It must not be modified.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def _are_identical(old: tuple[Any, ...], new: tuple[Any, ...]) -> bool:
 # --- values -------------------------------------------------------------------------------------
 
 MAX_DATA = 10**6
-"""Size of the data of a term beyond which `LogTerms.fails` omits it, because it would take long."""
+"""Size of the data of a term above which `LogTerms.fails` skips it, to save time."""
 
 
 class LogTerms:
@@ -86,9 +86,9 @@ class LogTerms:
     ----------
     model : pymc.Model
     without : collection of str
-        Data containers whose values are placeholders for rows that come later.
+        Data containers whose values are placeholders for streamed rows.
     own : collection of str
-        Variables whose own terms are omitted, because the sampler may start at the boundary of
+        Variables whose prior terms are omitted, because the sampler may start at the boundary of
         their support.
     """
 
@@ -112,7 +112,7 @@ class LogTerms:
         self._small_terms = unoptimized_function(model.value_vars, small)
 
     def fails(self, point: Mapping[str, np.ndarray]) -> bool:
-        """Whether a term of little data is not finite, or has invalid parameters."""
+        """Whether a term with at most `MAX_DATA` data is not finite, or has invalid parameters."""
         if not self._model.check_bounds:
             return False
         values = [point[value.name] for value in self._model.value_vars]
@@ -124,7 +124,7 @@ class LogTerms:
             return True
 
     def report(self, point: Mapping[str, np.ndarray]) -> str | None:
-        """Describe terms that are not finite at a point, with cause and remedy; None without any.
+        """Describe terms that are not finite at a point, with cause and remedy; None if all are.
 
         Like the error of `pymc.Model.check_start_vals`, it lists the log-density of each term.
         """
@@ -142,7 +142,7 @@ class LogTerms:
                     + self._suggest_initial_values(name, but=name)
                 )
                 continue
-            if not np.isfinite(term):  # without rewrites, logarithms may underflow
+            if not np.isfinite(term):  # logarithms may underflow without rewrites
                 term = float(self._rewritten(graph)(*values))
             listed.append(f"{name}: {term:.2f}")
             if not np.isfinite(term):
@@ -160,15 +160,15 @@ class LogTerms:
     def _describe_cause(self, name: str, graph: Variable) -> str:
         data = [each for each in _data_of(graph) if each.dtype.kind == "f"]
         if any(np.isnan(each).any() for each in data):
-            return f"The data of {name!r} hold NaN: drop or impute those rows"
+            return f"The data of {name!r} contain NaN: drop or impute those rows"
         data_or = "data outside its support, or " if name in self._observed else ""
         return (
-            f"{name!r} has {data_or}parameters for which it has no density: correct them"
-            f"{self._suggest_initial_values(name)}; model.debug() shows more"
+            f"{name!r} has {data_or}invalid parameters: correct them"
+            f"{self._suggest_initial_values(name)}; model.debug() shows details"
         )
 
     def _suggest_initial_values(self, name: str, but: str = "") -> str:
-        """Remedy for a term that depends on free variables other than ``but``."""
+        """Suggest initial values of the free variables of a term other than ``but``."""
         above = set(graph_inputs([self._graphs[name]]))
         names = [
             repr(rv.name)
@@ -177,7 +177,7 @@ class LogTerms:
         ]
         if not names:
             return ""
-        return f", or give another initial value (initval=) to {', '.join(names)}"
+        return f", or set another initial value (initval=) of {', '.join(names)}"
 
 
 def _data_of(graph: Variable) -> list[np.ndarray]:

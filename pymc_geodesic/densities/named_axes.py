@@ -1,4 +1,4 @@
-"""Models of `pymc.dims`, whose arrays have names for their axes, as models of plain arrays.
+"""Conversion of models of `pymc.dims`, whose arrays have named axes, to models of plain arrays.
 
 `pymc.dims` and the module of PyTensor behind it change how all models are compiled when they are
 imported, so that they are imported here only where a model has imported them already.
@@ -40,20 +40,20 @@ def _has_names(variable: Variable) -> bool:
 
 
 def without_named_axes(model: Model) -> Model:
-    """Make a model of plain arrays from one of `pymc.dims`, by PyTensor's own lowering.
+    """Convert a model of `pymc.dims` to a model of plain arrays, by PyTensor's lowering.
 
-    Variables, data and values have the same names and the axes that their dims have, so that points
-    of the one are points of the other. Data containers share their values.
+    Variables, data and values keep their names and the order of their axes, so that points of one
+    model are points of the other. Data containers share their values.
 
     Parameters
     ----------
     model : pymc.Model
-        Returned as it is if no axis has a name.
+        Returned unchanged if no axis has a name.
 
     Raises
     ------
     ValueError
-        For a transform that has no counterpart for plain arrays.
+        For a transform without a counterpart for plain arrays.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def without_named_axes(model: Model) -> Model:
 
 
 def _lowered(variables: list[Variable]) -> list[TensorVariable]:
-    """Graphs of plain arrays, without the conversions at their leaves."""
+    """Lower graphs to plain arrays, and remove the conversions at their inputs."""
     from pytensor.xtensor.basic import TensorFromXTensor
 
     plain_ones = [each.values if _has_names(each) else each for each in variables]
@@ -108,7 +108,7 @@ def _plain_leaf(leaf: Variable) -> Variable:
 
 
 def _plain_transform(rv: Variable, transform: Transform | None) -> Transform | None:
-    """Transform of the values of a variable without names of axes."""
+    """Find the counterpart of a transform for plain arrays."""
     from pymc.dims.distributions import transforms as named
 
     if transform is None or not isinstance(transform, named.DimTransform):
@@ -127,6 +127,6 @@ def _plain_transform(rv: Variable, transform: Transform | None) -> Transform | N
         return plain.ZeroSumTransform(tuple(range(-len(transform.dims), 0)))
     raise ValueError(
         f"{rv.name!r} has the transform {type(transform).__name__} of pymc.dims along an axis that "
-        f"is not the last of {dims}: put that dim last in dims=, or write the variable with "
-        "pymc, without pymc.dims"
+        f"is not the last of {dims}. Put that dim last in dims=, or define the variable with pymc "
+        "instead of pymc.dims"
     )

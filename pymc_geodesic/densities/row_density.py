@@ -1,4 +1,4 @@
-"""Log-density of a model as a sum over rows, and the checks that it is one."""
+"""Log-density of a model as a sum over rows, with checks of additivity over rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.log_density import Density, build_density
-from pymc_geodesic.densities.row_dependence import IndexCheck, warn_of_wrong_total_size
+from pymc_geodesic.densities.row_dependence import IndexCheck, warn_about_wrong_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.source import RowSource
 
 
 class RowDensity:
-    """Log-density of a model of which a minibatch has some rows.
+    """Log-density of a model for blocks of rows.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class RowDensity:
     total_size : int, optional
         N, if it is not the number of rows of the source.
     without : sequence of TensorVariable
-        Random variables whose own terms are left out.
+        Random variables whose own terms are omitted.
     rewrite : callable, optional
-        Modifies each log-density that is built, in place.
+        Function that modifies each log-density in place.
 
     Attributes
     ----------
@@ -48,8 +48,8 @@ class RowDensity:
     Raises
     ------
     ValueError
-        If the log-density is not a sum over rows, data without a minibatch have as many rows as a
-        minibatch, or an index exceeds its array.
+        If the log-density is not a sum over rows, if data without a minibatch have as many rows as
+        a minibatch, or if an index is out of bounds.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class RowDensity:
         rows = self.minibatch.rows
         if rows:
             _check_placeholders(model, self.minibatch, source)
-            warn_of_wrong_total_size(model, source, total_size)
+            warn_about_wrong_total_size(model, source, total_size)
             n_rows = _unambiguous_size(self.minibatch, {row.block.type.shape[0] for row in rows})
             density = self.minibatch if n_rows is None else self.of_rows(n_rows)
             check_row_sums(model, self.variables, density, source)
@@ -81,12 +81,12 @@ class RowDensity:
     def of_rows(
         self, n_rows: int | None = None, *, arrays: Mapping[str, np.ndarray] | None = None
     ) -> Density:
-        """Build the log-density of another number of rows.
+        """Build the log-density for a number of rows.
 
         Parameters
         ----------
         n_rows : int, optional
-            As many as a minibatch has by default.
+            Number of rows; that of a minibatch by default.
         arrays : mapping of str to ndarray, optional
             Rows of named containers, instead of those of the source.
         """
@@ -110,11 +110,11 @@ class RowDensity:
 
 
 def _unambiguous_size(density: Density, block_sizes: set[int | None]) -> int | None:
-    """Choose a number of rows that no other data have; None if blocks already have one.
+    """Choose a number of rows that differs from the lengths of all other data.
 
     A block of one row broadcasts against any number of rows, and a block with as many rows as an
-    array without a minibatch is combined with it row by row, although the rows differ. With
-    another number of rows both are errors.
+    array without a minibatch is combined with it elementwise, although the rows differ. With
+    another number of rows both raise errors. Return None if the blocks have such a number of rows.
     """
     blocks = {row.block for row in density.rows}
     others = [each for each in graph_inputs(density.row_graphs) if each not in blocks]
@@ -135,8 +135,8 @@ def _check_placeholders(model: Model, density: Density, source: RowSource) -> No
         if holder in model.data_vars and copy.type.shape[:1] == (1,) and copy in inputs:
             message = (
                 f"{copy.name!r} has one row, like the placeholders of minibatch="
-                f"{list(source.names)}, and would be used for every row of a block: name it too, "
-                "or make it a scalar if it is the same for all rows"
+                f"{list(source.names)}, and would be broadcast to all rows of a block. Name it in "
+                "minibatch= too, or make it a scalar if it is the same for all rows"
             )
             raise ValueError(see(message, "minibatch"))
 
@@ -144,11 +144,11 @@ def _check_placeholders(model: Model, density: Density, source: RowSource) -> No
 # --- sums over rows -----------------------------------------------------------------------------
 
 _ROWS = 24
-"""Rows of each of the two parts that are compared with their union."""
+"""Number of rows of each of the two parts that are compared with their union."""
 
-_SPREADS = (0.5, 0.05, 0.005)
-"""Standard deviations of random points around the initial point; the next one is used if the
-log-density is not finite."""
+_POINT_SDS = (0.5, 0.05, 0.005)
+"""Standard deviations of random points around the initial point, in PyMC's values; the next one is
+used if the log-density is not finite."""
 
 _TOLERANCE = {"float64": 2e-9, "float32": 2e-3}
 
@@ -164,40 +164,40 @@ def check_row_sums(
     Minibatches represent all rows if the log-density is f(rows) = Σ_i f_i, up to a constant. Then
     for any two parts A and B of the rows and any two points x and x' of the variables
     D(A ∪ B) = D(A) + D(B), where D = f(·; x') − f(·; x). This fails for a mean over rows, a prior
-    in the same term, or rows that depend on each other, as in a time series.
+    in the same term, or dependent rows, as in a time series.
 
     Parameters
     ----------
     model : pymc.Model
     variables : list of ManifoldVariable
     density : Density
-        Of any number of rows.
+        Log-density for any number of rows.
     source : RowSource
         Source of the rows.
 
     Raises
     ------
     ValueError
-        The message names the term.
+        If a term is not a sum over rows; the message names it.
     """
-    # models that reshape rows into groups, such as reshape((-1, 5)), allow few numbers of rows
+    # models that reshape rows into groups, such as reshape((-1, 5)), need a multiple of the size
     for n_rows in dict.fromkeys((_ROWS, source.batch_size)):
         if _check_parts(model, variables, density, source, n_rows):
             return
 
 
 def _splits(n_rows: int) -> tuple[tuple[slice, slice], ...]:
-    """Two parts of ``n_rows`` rows each: rows that alternate, and the two halves.
+    """List two splits into parts of ``n_rows`` rows: alternating rows, and the two halves.
 
     A term that depends on the positions of rows in a minibatch, such as ``reshape((n_groups, -1))``
-    of rows that are sorted by group, may be additive for one of them.
+    of rows that are sorted by group, may be additive for only one of the two splits.
     """
     alternating = slice(0, None, 2), slice(1, None, 2)
     return alternating, (slice(n_rows), slice(n_rows, None))
 
 
 class _RowTerms:
-    """Row terms of a log-density as a function of a point and of rows.
+    """Row terms of a log-density as a function of a point and rows.
 
     Parameters
     ----------
@@ -206,9 +206,9 @@ class _RowTerms:
     density : Density
     source : RowSource
     examples : mapping of str to ndarray
-        Data that the example rows point into.
+        Arrays that are indexed by the example rows.
     sizes : iterable of int
-        Numbers of rows.
+        Numbers of rows for which the terms can be evaluated.
     """
 
     def __init__(
@@ -237,13 +237,13 @@ class _RowTerms:
         inputs = [*density.coordinates, *density.others.values(), *density.arrays, *blocks.values()]
         return unoptimized_function(inputs, [pt.sum(graph) for graph in graphs])
 
-    def random_point(self, spread: float, rng: np.random.Generator) -> list[np.ndarray]:
+    def random_point(self, sd: float, rng: np.random.Generator) -> list[np.ndarray]:
         """Draw coordinates around the initial point; uniformly on compact manifolds."""
         coordinates = []
         for variable in self._variables:
             if variable.manifold.is_flat:
                 value = np.asarray(self._point[variable.value_name], dtype=float)
-                drawn = value + spread * rng.standard_normal(value.shape)
+                drawn = value + sd * rng.standard_normal(value.shape)
             else:
                 value = variable.manifold.random_point(rng, variable.rows)
                 drawn = variable.manifold.to_coordinates(value)
@@ -264,7 +264,7 @@ def _check_parts(
     source: RowSource,
     n_rows: int,
 ) -> bool:
-    """Check parts of ``n_rows`` rows; return whether the log-density has a value for them."""
+    """Check additivity for parts of ``n_rows`` rows; return whether it could be evaluated."""
     random_rows, whole = source.example_rows(2 * n_rows)
     try:
         terms = _RowTerms(model, variables, density, source, whole, (n_rows, 2 * n_rows))
@@ -274,9 +274,9 @@ def _check_parts(
     for description, rows in chain([("", random_rows)], source.related_examples(2 * n_rows)):
         slices = [slice(None), *chain.from_iterable(_splits(n_rows))]
         parts = [{name: array[part] for name, array in rows.items()} for part in slices]
-        for spread in _SPREADS:
+        for sd in _POINT_SDS:
             rng = np.random.default_rng(1)
-            points = [terms.random_point(spread, rng) for _ in range(2)]
+            points = [terms.random_point(sd, rng) for _ in range(2)]
             try:
                 values = np.array([[terms(point, part) for point in points] for part in parts])
             except IndexError as error:
@@ -293,14 +293,14 @@ def _check_parts(
 
 
 def _is_additive(values: np.ndarray, description: str, density: Density) -> bool:
-    """Compare the values of terms for two parts of the rows with those for their union.
+    """Compare the values of terms for two parts of the rows with the values for their union.
 
     Parameters
     ----------
     values : ndarray, shape (1 + 2 n_splits, 2, n_terms)
         Values of the row terms for all rows, and for the two parts of each split, at two points.
     description : str
-        What the rows have in common.
+        Property that the rows have in common, for the error message.
     density : Density
 
     Returns
@@ -313,7 +313,7 @@ def _is_additive(values: np.ndarray, description: str, density: Density) -> bool
     ValueError
         If the values of a term are not additive.
     """
-    with np.errstate(invalid="ignore"):  # for rows that are impossible at both points
+    with np.errstate(invalid="ignore"):  # for rows with zero density at both points
         both, *parts = values[:, 1] - values[:, 0]
         sums = np.array([first + second for first, second in batched(parts, 2)])
     tolerance = _TOLERANCE[str(values.dtype)] * np.abs(values[:3]).sum(axis=(0, 1))
@@ -321,7 +321,7 @@ def _is_additive(values: np.ndarray, description: str, density: Density) -> bool
         if not np.isfinite(both[i]):
             continue
         errors = [np.abs(both[i] - sums[:, i]).max()]
-        if term.is_scaled:  # by N/n, which is half as large for the union
+        if term.is_scaled:  # the factor N/n is half as large for the union
             errors.append(np.abs(2.0 * both[i] - sums[:, i]).max())
         if not any(error <= tolerance[i] for error in errors):
             raise ValueError(_not_a_sum(term.name, [row.name for row in density.rows], description))
@@ -331,22 +331,22 @@ def _is_additive(values: np.ndarray, description: str, density: Density) -> bool
 def _not_a_sum(name: str, containers: Sequence[str], description: str) -> str:
     parts = f"two parts {description}" if description else "two parts of the rows"
     return see(
-        f"the log-density of {name!r} is not a sum over the rows of {containers}: the value for "
-        f"{parts} together is not the sum of their values, so that minibatches, scaled by N/n, "
-        "estimate another log-density than that of all rows. Write one term for each row, without "
-        "a mean over rows, a prior, or terms that join rows such as those of a time series or of a "
-        "group; compute statistics of groups before and pass them as data; or use all rows, "
-        "without minibatch=",
+        f"the log-density of {name!r} is not a sum over the rows of {containers}: its value for "
+        f"{parts} together is not the sum of the two values, so that minibatches, scaled by N/n, "
+        "give a biased estimate of the log-density of all rows. Write one term for each row, "
+        "without a mean over rows, a prior, or terms that combine rows, such as those of a time "
+        "series or a group. Compute statistics of groups outside the model and pass them as data, "
+        "or use all rows, without minibatch=",
         "no-sum-over-rows",
     )
 
 
 def _index_beyond_rows(containers: Sequence[str], error: IndexError) -> str:
     return see(
-        f"an index in the model points beyond the rows of {containers} that a minibatch has "
-        f"({error}). An array that rows point into, such as effects of groups, does not have a row "
-        "for each observation: leave it out of minibatch=, and name the container of the indices. "
-        "Otherwise, an index may be larger than the array it points into",
+        f"an index in the model exceeds the number of rows of {containers} in a minibatch "
+        f"({error}). An array that is indexed by the rows, such as group effects, does not have a "
+        "row for each observation: remove it from minibatch=, and name the container of the "
+        "indices. Otherwise check that all indices are within the bounds of the indexed arrays",
         "no-sum-over-rows",
     )
 
@@ -354,16 +354,16 @@ def _index_beyond_rows(containers: Sequence[str], error: IndexError) -> str:
 def find_averaging_terms(
     model: Model, variables: Sequence[ManifoldVariable], density: Density, source: RowSource
 ) -> list[bool]:
-    """Find row terms that PyMC divides by the number of rows of the block they are evaluated for.
+    """Find row terms that PyMC divides by the number of rows of the evaluated block.
 
     With ``total_size`` PyMC multiplies the sum over rows by N/n. Whether n is the size of a
-    minibatch or of the block depends on how the model is written. This is determined at the point
-    where a term is largest: a hinge without a margin is zero at the initial point.
+    minibatch or of the block depends on the model code. This is determined at the point where a
+    term is largest, since a term can be zero at the initial point.
 
     Returns
     -------
     list of bool
-        One for each of ``density.row_terms``.
+        One value for each of ``density.row_terms``.
     """
     n_terms = len(density.row_terms)
     if not any(term.is_scaled for term in density.row_terms):
@@ -373,13 +373,13 @@ def find_averaging_terms(
     repeated = {name: np.concatenate([array, array]) for name, array in rows.items()}
     largest, is_average = np.zeros(n_terms), np.zeros(n_terms, dtype=bool)
     rng = np.random.default_rng(1)
-    for spread in (0.0, *_SPREADS):
-        point = terms.random_point(spread, rng)
+    for sd in (0.0, *_POINT_SDS):
+        point = terms.random_point(sd, rng)
         try:
             once, twice = terms(point, rows), terms(point, repeated)
         except _NO_VALUE:
             continue
-        with np.errstate(invalid="ignore"):  # for rows that are impossible
+        with np.errstate(invalid="ignore"):  # for rows with zero density
             size = np.where(np.isfinite(once) & np.isfinite(twice), np.abs(once), 0.0)
             is_constant = np.abs(twice - once) < np.abs(twice - 2.0 * once)
         is_average = np.where(size > largest, is_constant, is_average)
@@ -393,7 +393,7 @@ def find_averaging_terms(
 # --- independent rows, for local variables ------------------------------------------------------
 
 _INDEPENDENT_ROWS = 3
-"""Rows for which independence is checked."""
+"""Number of rows for which independence is checked."""
 
 
 def check_independent_rows(
@@ -401,14 +401,14 @@ def check_independent_rows(
 ) -> None:
     """Check at random values that rows are independent given the global variables.
 
-    A term with local variables must have one value, or several, for each row, which does not
-    depend on other rows. A term without may be a sum over rows.
+    A term with local variables must have one or several values for each row, which do not depend on
+    other rows. Other terms may be sums over rows.
 
     Parameters
     ----------
     model : pymc.Model
     density : Density
-        Of any number of rows.
+        Log-density for any number of rows.
     variables : list of ManifoldVariable
         Variables of its coordinates.
     source : RowSource
@@ -417,7 +417,7 @@ def check_independent_rows(
     Raises
     ------
     ValueError
-        The message names the variable or potential.
+        If rows are dependent; the message names the variable or potential.
     """
     n = min(_INDEPENDENT_ROWS, source.n_rows)
     function = pymc_compile(
@@ -439,7 +439,7 @@ def check_independent_rows(
             parts = [terms_of(slice(n)), terms_of(slice(cut)), terms_of(slice(cut, n))]
     except (ValueError, TypeError, IndexError, AssertionError) as error:
         message = (
-            f"local= needs a model that can be evaluated for some of its rows ({error}). Name "
+            f"local= needs a model that can be evaluated for a subset of its rows ({error}). Name "
             "every container with a row per observation in minibatch=, every variable with a row "
             "per observation in local=, and use containers for observed values"
         )
@@ -458,9 +458,9 @@ def check_independent_rows(
         if not agrees:
             message = (
                 f"local= needs rows that are independent given the other variables, but the "
-                f"log-density of {term.name!r} is not computed row by row: use its first axis for "
-                "rows (do not sum a Potential over them), or sample the local variables together "
-                "with the others, without local="
+                f"log-density of {term.name!r} does not have one value per row. Use its first axis "
+                "for rows (do not sum a Potential over them), or sample the local variables "
+                "together with the others, without local="
             )
             raise ValueError(see(message, "local"))
 
@@ -472,7 +472,10 @@ def _random_inputs(
     source: RowSource,
     n_rows: int,
 ) -> list[tuple[np.ndarray, bool]]:
-    """Values of coordinates and inputs of a log-density, and whether their first axis is rows."""
+    """Draw values of the coordinates and inputs of a log-density.
+
+    Each is paired with whether its first axis is that of the rows.
+    """
     rng = np.random.default_rng(0)
     values: list[tuple[np.ndarray, bool]] = []
     for variable, coordinate in zip(variables, density.coordinates, strict=True):
@@ -484,11 +487,11 @@ def _random_inputs(
     start = model.initial_point(random_seed=0)
     for name in density.others:
         value = np.asarray(start[name])
-        if value.dtype.kind == "f":  # not zero, where different terms may be equal
+        if value.dtype.kind == "f":  # not zero, since different terms may be equal there
             value = (value + 0.1 * rng.standard_normal(value.shape)).astype(value.dtype)
         values.append((value, False))
     values += [(source.whole_array(holder), False) for holder in density.arrays.values()]
-    for row in density.rows:  # rows with replacement are only drawn later
+    for row in density.rows:  # rows with replacement have not been drawn yet
         data = model[row.name].get_value(borrow=True) if source.with_replacement else row.data
         values.append((data[:n_rows], True))
     return values

@@ -1,4 +1,4 @@
-"""Dependence of a model on the rows of its data: variables, total sizes, and indices in rows."""
+"""Dependence of a model on the rows of its data: variables, total sizes, and row indices."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from pymc_geodesic.minibatches.row_inputs import (
     evaluate_data,
 )
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.sparse import containers_of
+from pymc_geodesic.sparse import get_containers
 
 # --- variables that depend on rows --------------------------------------------------------------
 
 
 def variables_coupled_to_rows(model: Model, names: Sequence[str]) -> list[TensorVariable]:
-    """Value variables whose conditional distribution depends on the rows of data containers.
+    """List value variables whose conditional distribution depends on the rows of containers.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def variables_coupled_to_rows(model: Model, names: Sequence[str]) -> list[Tensor
     names : list of str
         Data containers, or sparse matrices.
     """
-    rows = {container for name in names for container in containers_of(model, name)}
+    rows = {container for name in names for container in get_containers(model, name)}
     coupled = set()
     for term in (*model.basic_RVs, *model.potentials):
         graphs = [term, model.rvs_to_values[term]] if term in model.rvs_to_values else [term]
@@ -52,7 +52,7 @@ def variables_coupled_to_rows(model: Model, names: Sequence[str]) -> list[Tensor
 def _observed_with_total_size(
     model: Model, variables: set[Variable]
 ) -> Iterator[tuple[TensorVariable, list[int | None]]]:
-    """Observed variables with a ``total_size`` that depend on any of some variables.
+    """Find observed variables with a ``total_size`` that depend on given variables.
 
     Yields
     ------
@@ -75,7 +75,7 @@ def _total_sizes(rv: TensorVariable) -> list[int | None]:
 
 
 def observed_with_total_size(model: Model, names: Sequence[str]) -> list[str]:
-    """Names of observed variables with a ``total_size`` that depend on rows of named containers.
+    """List the observed variables with a ``total_size`` that depend on rows of named containers.
 
     Parameters
     ----------
@@ -83,19 +83,19 @@ def observed_with_total_size(model: Model, names: Sequence[str]) -> list[str]:
     names : sequence of str
         Data containers, or sparse matrices.
     """
-    rows: set[Variable] = {c for name in names for c in containers_of(model, name)}
+    rows: set[Variable] = {c for name in names for c in get_containers(model, name)}
     return [rv.name for rv, _ in _observed_with_total_size(model, rows)]
 
 
 # --- total number of rows -----------------------------------------------------------------------
 
 
-def warn_of_wrong_total_size(
+def warn_about_wrong_total_size(
     model: Model, source: RowSource, total_size: int | None = None
 ) -> None:
-    """Warn of a ``total_size`` of an observed variable that is not its number of rows.
+    """Warn about a ``total_size`` of an observed variable that is not its number of rows.
 
-    Its log-density is multiplied by ``total_size`` / n for a minibatch of n rows. A wrong value
+    The log-density is multiplied by ``total_size`` / n for a minibatch of n rows. A wrong value
     makes the posterior too narrow or too wide by the square root of the ratio, which the
     temperature does not show.
 
@@ -120,9 +120,9 @@ def warn_of_wrong_total_size(
         if counts and stated not in counts:
             n_rows = max(counts)
             message = (
-                f"total_size={stated} of {rv.name!r} is not the {n_rows} rows of its data: "
-                f"its log-density is that of {stated} rows, and the posterior is "
-                f"{'narrower' if stated > n_rows else 'wider'} than that of the data. Pass "
+                f"total_size={stated} of {rv.name!r} does not match the {n_rows} rows of its data: "
+                f"the log-density is scaled to {stated} rows, and the posterior is too "
+                f"{'narrow' if stated > n_rows else 'wide'}. Pass "
                 f"total_size={n_rows}, the number of all rows and not that of a minibatch"
             )
             warnings.warn(see(message, "total-size"), UserWarning, stacklevel=2)
@@ -131,9 +131,10 @@ def warn_of_wrong_total_size(
 def local_total_size(
     model: Model, local: Sequence[ManifoldVariable], source: RowSource, total_size: int | None
 ) -> int:
-    """Total number N of rows that local variables belong to.
+    """Return the total number N of rows of the local variables.
 
-    It is specified in the step, or as ``total_size`` of observed variables, or that of the data.
+    It is specified in the step, or as ``total_size`` of observed variables; by default it is the
+    number of rows of the data.
 
     Parameters
     ----------
@@ -147,22 +148,22 @@ def local_total_size(
     Raises
     ------
     ValueError
-        If these numbers differ, or a ``total_size`` is that of another axis than the rows.
+        If these numbers differ, or if a ``total_size`` is that of another axis than the rows.
     """
     with_rows = {*(model[name] for name in source.arrays), *(variable.rv for variable in local)}
     stated = {} if total_size is None else {"the step": int(total_size)}
     for rv, (rows, *others) in _observed_with_total_size(model, with_rows):
         if rows is None or any(size is not None for size in others):
             message = (
-                f"total_size= of {rv.name!r} counts another axis than the first: with local= it "
-                "must be one number, that of the rows"
+                f"total_size= of {rv.name!r} refers to another axis than the first. With local= "
+                "pass one number, that of the rows"
             )
             raise ValueError(see(message, "local"))
         stated[repr(rv.name)] = rows
     if len(set(stated.values())) > 1:
         message = (
-            f"total_size= differs, {', '.join(f'{n} for {who}' for who, n in stated.items())}: "
-            "with local= there is one number of rows; pass it to the step only"
+            f"total_size= is {', '.join(f'{n} for {who}' for who, n in stated.items())}. With "
+            "local= pass one number of rows, to the step only"
         )
         raise ValueError(see(message, "local"))
     return next(iter(stated.values()), source.n_rows)
@@ -172,7 +173,7 @@ def local_total_size(
 
 
 class IndexCheck:
-    """Bounds check of the data that a log-density uses as indices into arrays, such as groups.
+    """Bounds check of data that are used as indices into arrays, such as group indices.
 
     Data in memory are checked by `check`, streamed data when they are read.
 
@@ -180,7 +181,7 @@ class IndexCheck:
     ----------
     model : pymc.Model
     variables : list of ManifoldVariable
-        Those of the coordinates of the density.
+        Variables of the coordinates of the density.
     density : Density
     source : RowSource
         Source of its rows.
@@ -207,7 +208,7 @@ class IndexCheck:
         Raises
         ------
         ValueError
-            If an index exceeds an array; the message names the data, the row and the array.
+            If an index is out of bounds; the message names the data, the row and the array.
         """
         if not self._indices:
             return
@@ -228,7 +229,7 @@ class IndexCheck:
         Yields
         ------
         names : tuple of str
-            Containers that the indices are computed from.
+            Containers from which the indices are computed.
         levels : ndarray of int, shape (N,) or (N, k)
         """
         n_rows = len(next(iter(rows.values())))

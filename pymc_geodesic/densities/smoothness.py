@@ -1,7 +1,7 @@
-"""Smoothness of a log-density: kinks, moving edges of its support, and jumps.
+"""Smoothness checks of a log-density: kinks, edges of the support, and jumps.
 
-At a kink the gradient jumps. At an edge the log-density falls to −∞, and at a jump it changes by a
-finite amount, without a gradient that shows it.
+At a kink the gradient is discontinuous. At an edge the log-density drops to −∞, and at a jump it
+changes by a finite amount. The gradient shows neither edges nor jumps.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _is_minus_infinity(variable: Variable) -> bool:
 
 
 def _dependent(graphs: Sequence[Variable], sampled: set[Variable]) -> set[Variable]:
-    """Variables whose value, and not only whose shape, depends on sampled variables."""
+    """Find variables whose value, and not only whose shape, depends on sampled variables."""
     found = set(sampled)
     for node in io_toposort([], graphs):
         if not isinstance(node.op, Shape | Shape_i) and not found.isdisjoint(node.inputs):
@@ -99,10 +99,10 @@ def _is_inequality(condition: Variable, dependent: set[Variable]) -> bool:
 
 
 def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
-    """Whether the gradient of a graph may jump as a function of sampled variables.
+    """Whether the gradient of a graph may be discontinuous in sampled variables.
 
-    This holds for absolute values, maxima and minima, and for a choice by an inequality, unless
-    one of the branches is −∞. Branches may meet smoothly; this is not examined.
+    This is assumed for absolute values, maxima and minima, and for a switch by an inequality unless
+    one of its branches is −∞. It is not checked whether branches meet smoothly.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
 # --- edges of the support -----------------------------------------------------------------------
 
 _EDGE_DISTANCES = np.logspace(-1.0, 1.0, 10)
-"""Distances from the initial point, in PyMC's values, at which edges are searched for."""
+"""Distances from the initial point, in PyMC's values, of the points that are tested for edges."""
 
 
 def find_edges(
@@ -143,9 +143,9 @@ def find_edges(
 ) -> list[tuple[str, list[str]]]:
     """Find the terms of a model whose support depends on sampled variables.
 
-    A uniform likelihood between 0 and s has an edge: where s is below an observation, the density
-    is zero, and the gradient on both sides points to smaller s. Variables with a transform have no
-    edge, since their values move with their bounds.
+    A uniform likelihood between 0 and s has an edge: if s is below an observation, the density is
+    zero, and the gradient on both sides points to smaller s. Variables with a transform have no
+    edge, since the transform maps their bounds to ±∞.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def find_edges(
     Returns
     -------
     list of (str, list of str)
-        Name of a term, and names of the sampled variables that its support depends on.
+        Name of a term, and names of the sampled variables on which its support depends.
     """
     sampled = {variable.value: variable.name for variable in variables}
     found = []
@@ -185,7 +185,7 @@ def find_edges(
 
 
 def _support_conditions(graph: Variable, dependent: set[Variable]) -> list[Variable]:
-    """Conditions of dependent variables under which a term is not −∞."""
+    """List the conditions of dependent variables under which a term is not −∞."""
     found = []
     for node in io_toposort([], [graph]):
         if not isinstance(_scalar_op(node.outputs[0]), Switch):
@@ -217,14 +217,14 @@ def edge_message(sampler: str, term: str, names: Sequence[str]) -> str:
     sampler, term : str
         Names of the step method, and of the random variable or potential.
     names : sequence of str
-        Variables that the support depends on.
+        Variables on which the support depends.
     """
     sampled = ", ".join(repr(name) for name in names)
     return see(
-        f"the support of {term!r} depends on {sampled}: its log-density ends at an edge, which "
-        f"gradients do not show, and {sampler} has no Metropolis correction that rejects points "
-        f"beyond the edge. Sample {sampled} with GMC or NUTS, and pass the other variables to "
-        f"{sampler} by name",
+        f"the support of {term!r} depends on {sampled}: its log-density drops to −∞ at an edge, "
+        f"which gradients do not show, and {sampler} has no Metropolis correction that rejects "
+        f"points outside the support. Sample {sampled} with GMC or NUTS, and pass the other "
+        f"variables to {sampler} by name",
         "edge",
     )
 
@@ -235,20 +235,19 @@ _STEP_FUNCTIONS = (Floor, Ceil, IntDiv, RoundHalfAwayFromZero, RoundHalfToEven, 
 """Operations with piecewise constant real values."""
 
 _AT_POINTS = (EQ, NEQ, IsInf, IsNan)
-"""Conditions that change at isolated points, which a path crosses without an interval."""
+"""Conditions that differ only at isolated points, which are not jumps."""
 
-_SPREAD = 0.5
-"""Standard deviation of the random point around the initial point, in PyMC's values, where no two
-levels are equal."""
+_POINT_SD = 0.5
+"""Standard deviation of the random point around the initial point, in PyMC's values."""
 
 _JUMP_DISTANCES = (0.3, 1.0, 3.0, 10.0)
-"""Scales of the paths along which a jump is searched for, each in a random direction and back."""
+"""Lengths of the paths that are searched for jumps, each in a random direction and its opposite."""
 
-_HALVINGS = 46
-"""Bisections of such a path, down to the rounding error."""
+_N_BISECTIONS = 46
+"""Number of bisections of such a path, down to the rounding error."""
 
 _TOLERANCE = 1e-5
-"""Change of an entry of a term, relative to 1 plus its size, that is more than rounding."""
+"""Change of an element of a term, relative to 1 plus its size, above which it counts as a jump."""
 
 _NO_VALUE = (ArithmeticError, AssertionError, IndexError, ParameterValueError, ValueError)
 """Errors of evaluations of a term with invalid parameters."""
@@ -265,9 +264,9 @@ def find_jumps(
 ) -> list[tuple[str, list[str]]]:
     """Find the terms of a model that are discontinuous in sampled variables.
 
-    The mean of a change point, ``pt.switch(time < tau, before, after)``, jumps where τ passes an
-    observation and is constant in between: its gradient in τ is zero everywhere. A term that is
-    defined by pieces, such as a hinge loss, does not jump if they meet.
+    The mean of a change-point model, ``pt.switch(time < tau, before, after)``, jumps if τ passes an
+    observation and is constant in between: its gradient with respect to τ is zero. A piecewise
+    defined term, such as a hinge loss, does not jump if it is continuous.
 
     Parameters
     ----------
@@ -277,7 +276,7 @@ def find_jumps(
     terms : mapping of TensorVariable to TensorVariable
         See `pymc_geodesic.densities.model_terms.logp_terms`.
     minibatch : str or sequence of str, optional
-        Data of which evenly spaced rows represent all.
+        Data that are replaced by evenly spaced rows.
 
     Returns
     -------
@@ -302,7 +301,7 @@ def find_jumps(
 
 
 def _fewer_rows(model: Model, names: Sequence[str]) -> dict[Variable, Variable]:
-    """Return some rows of data containers, to replace them."""
+    """Map data containers to a subset of their rows."""
     containers = [model.named_vars.get(name) for name in names]
     values = {
         container: container.get_value(borrow=True)
@@ -372,7 +371,7 @@ class _JumpSearch:
         start = model.initial_point(random_seed=0)
         floating = {name for name, dtype in self._names if dtype.startswith("float")}
         self._point = {
-            name: value + _SPREAD * self._rng.standard_normal(np.shape(value))
+            name: value + _POINT_SD * self._rng.standard_normal(np.shape(value))
             if name in floating
             else value
             for name, value in start.items()
@@ -394,7 +393,7 @@ class _JumpSearch:
             first = self._pieces(self._point | {name: near})
             if _are_equal(first, self._pieces(self._point | {name: far})):
                 return False
-            for _ in range(_HALVINGS):
+            for _ in range(_N_BISECTIONS):
                 middle = 0.5 * (near + far)
                 if _are_equal(first, self._pieces(self._point | {name: middle})):
                     near = middle
@@ -437,9 +436,9 @@ def jump_message(sampler: str, term: str, names: Sequence[str]) -> str:
     sampled = ", ".join(repr(name) for name in names)
     return see(
         f"the log-density of {term!r} jumps as a function of {sampled}, as with comparisons, "
-        f"rounding or step functions: gradients do not show a jump, and {sampler} has no "
-        f"Metropolis correction. Sample {sampled} with pm.Slice, GMC or NUTS, pass the other "
-        f"variables to {sampler} by name, or write a smooth change, such as "
-        "pm.math.sigmoid((time - tau) / width) for time > tau",
+        f"rounding or step functions: gradients do not show jumps, and {sampler} has no "
+        f"Metropolis correction. Sample {sampled} with pm.Slice, GMC or NUTS, and pass the other "
+        f"variables to {sampler} by name; or use a smooth function, such as "
+        "pm.math.sigmoid((time - tau) / width) instead of time > tau",
         "jump",
     )

@@ -1,4 +1,4 @@
-"""Free variables of a model: the manifold of each, its coordinates there, and dependence."""
+"""Free variables of a model: manifolds, coordinates, and hierarchical dependence."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from pymc_geodesic.transforms import square_root_simplex, stiefel, unit_vector
 
 # --- supports and transforms --------------------------------------------------------------------
 
-_POINTS = {
+_DESCRIPTIONS = {
     HalfLine: "the positive numbers",
     Sphere: "unit vectors",
     Stiefel: "orthonormal frames",
@@ -57,7 +57,7 @@ _POINTS = {
 
 
 def identity(value: np.ndarray) -> np.ndarray:
-    """Return the value itself, for variables whose value is the point."""
+    """Return the value itself, for variables without a transform."""
     return value
 
 
@@ -67,7 +67,7 @@ def _softmax_of_zero_sum(value: np.ndarray) -> np.ndarray:
     return full / full.sum(axis=-1, keepdims=True)
 
 
-def _centred_log(simplex: np.ndarray) -> np.ndarray:
+def _centered_log(simplex: np.ndarray) -> np.ndarray:
     log = np.log(simplex)
     return log[..., :-1] - log.mean(axis=-1, keepdims=True)
 
@@ -88,7 +88,7 @@ _IN_NUMPY: dict[type, tuple[Callable, Callable]] = {
     type(None): (identity, identity),
     type(unit_vector): (identity, identity),
     type(stiefel): (identity, identity),
-    SimplexTransform: (_softmax_of_zero_sum, _centred_log),
+    SimplexTransform: (_softmax_of_zero_sum, _centered_log),
     type(square_root_simplex): (_squared_direction, np.sqrt),
     LogTransform: (np.exp, np.log),
     LogExpM1: (_softplus, _inverse_softplus),
@@ -135,21 +135,21 @@ def _bound(variable: Any, unbounded: float) -> np.ndarray | None:
 
 
 def _support(transform: Transform | None, rv: TensorVariable) -> tuple[tuple, str]:
-    """Manifolds of the package with the support of a variable, and a description of the support."""
+    """Find the manifolds that are the support of a variable, and describe the support."""
     natural = natural_manifold(transform)
     if natural is Simplex:
-        return (Simplex, FlatSimplex), _POINTS[Simplex]
+        return (Simplex, FlatSimplex), _DESCRIPTIONS[Simplex]
     if natural is not Euclidean:
-        return (natural,), _POINTS[natural]
+        return (natural,), _DESCRIPTIONS[natural]
     if isinstance(transform, LogTransform | LogExpM1):
-        return (HalfLine,), _POINTS[HalfLine]
+        return (HalfLine,), _DESCRIPTIONS[HalfLine]
     if isinstance(transform, IntervalTransform):
         bounds = transform.args_fn(*rv.owner.inputs)
         lower, upper = _bound(bounds[0], -np.inf), _bound(bounds[1], np.inf)
         if lower is None or upper is None:
             return (), "the numbers between bounds that depend on other variables or on data"
         if np.all(lower == 0.0) and np.all(upper == np.inf):
-            return (HalfLine,), _POINTS[HalfLine]
+            return (HalfLine,), _DESCRIPTIONS[HalfLine]
         return (), f"the numbers between {lower.min():g} and {upper.max():g}"
     if isinstance(transform, LogOddsTransform):
         return (), "the numbers between 0 and 1"
@@ -185,8 +185,8 @@ def check_support(
     if kind is Euclidean:
         if transform is None and _default_transform(rv.owner.op, rv) is not None:
             message = (
-                f"{name!r} has bounds and no transform, so that a step could leave its "
-                "support; keep the default transform of its distribution"
+                f"{name!r} has bounds but no transform, so that a step could leave its "
+                "support. Keep the default transform of its distribution"
             )
             raise ValueError(see(message, "manifold"))
         return
@@ -197,11 +197,11 @@ def check_support(
     if kind in allowed:
         return
     choice = " or ".join(each.__name__ for each in allowed)
-    remedy = f"choose {choice}, or leave" if choice else "leave"
+    remedy = f"Use {choice}, or remove" if choice else "Remove"
     message = (
-        f"{name!r} cannot be sampled on {kind.__name__}, {_POINTS[kind]}: its support is "
-        f"{support}, and the step would sample another posterior; {remedy} {name!r} out "
-        "of manifolds="
+        f"{name!r} cannot be sampled on {kind.__name__} ({_DESCRIPTIONS[kind]}): its support is "
+        f"{support}, and the step would sample another posterior. {remedy} {name!r} from "
+        "manifolds="
     )
     raise ValueError(see(message, "manifold"))
 
@@ -226,7 +226,7 @@ def transform_functions(
         if above.owner is not None and isinstance(above.owner.op, RandomVariable):
             message = (
                 f"{name!r} has a transform that depends on {above.name or 'another variable'!r}, "
-                f"and can only be sampled as PyMC's unconstrained value; leave {name!r} out of "
+                f"and can only be sampled as PyMC's unconstrained value. Remove {name!r} from "
                 "manifolds="
             )
             raise ValueError(see(message, "manifold"))
@@ -240,14 +240,14 @@ def transform_functions(
 
 @dataclass(frozen=True)
 class ManifoldVariable:
-    """A free variable of a model, as points of a manifold.
+    """A free variable of a model, as points on a manifold.
 
     Attributes
     ----------
     name : str
         Name of the random variable.
     value_name : str
-        Its key in the points of PyMC.
+        Name of the value variable, the key in PyMC's points.
     rv, value : TensorVariable
         Random variable and value variable of the model.
     manifold : Manifold
@@ -255,16 +255,16 @@ class ManifoldVariable:
     rows : int
         Number of points.
     shape : tuple of int
-        Shape of the variable itself, ``rows * manifold.size`` numbers.
+        Shape of the variable, with ``rows * manifold.size`` elements.
     value_shape : tuple of int
         Shape of PyMC's value.
     on_manifold : bool
         Whether the coordinates are those of the variable itself, and not of PyMC's unconstrained
-        value (true for all but Euclidean variables).
+        value; true for all variables that are not Euclidean.
     backward, forward : callable
-        From PyMC's value to the variable and back, in NumPy.
+        Functions in NumPy from PyMC's value to the variable, and from the variable to the value.
     is_angle : bool
-        Whether PyMC's values are unwrapped angles, whose density has the period 2π.
+        Whether PyMC's values are unwrapped angles, so that the density has the period 2π.
     """
 
     name: str
@@ -289,7 +289,7 @@ class ManifoldVariable:
         return [f"{self.name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
 
     def coordinates(self, values: np.ndarray) -> np.ndarray:
-        """Kernel coordinates, shape ``(n, size)``, of the values of n of its points.
+        """Compute the kernel coordinates, shape ``(n, size)``, of the values of n points.
 
         Raises
         ------
@@ -319,17 +319,26 @@ def _manifold_of_shape(
 ) -> tuple[Manifold, int]:
     """Manifold of each point of an array, and number of points."""
     if by_row and len(shape) < 1:
-        raise ValueError(f"{name!r} is a scalar: a local variable has a value for each row of data")
+        raise ValueError(
+            f"{name!r} is a scalar, but a local variable has a value for each row. Remove it from "
+            "local="
+        )
     if manifold in (Euclidean, HalfLine):
         if by_row:
             return manifold(int(np.prod(shape[1:], dtype=int))), shape[0]
         return manifold(int(np.prod(shape, dtype=int))), 1
     if manifold is Stiefel:
         if len(shape) < 2:
-            raise ValueError(f"{name!r} has shape {shape}: an orthonormal frame is a matrix (n, p)")
+            raise ValueError(
+                f"{name!r} has shape {shape}, but an orthonormal frame has shape (n, p). Use "
+                "another manifold"
+            )
         return Stiefel(*shape[-2:]), int(np.prod(shape[:-2], dtype=int))
     if len(shape) < 1:
-        raise ValueError(f"{name!r} is a scalar: a point of {manifold.__name__} is a vector")
+        raise ValueError(
+            f"{name!r} is a scalar, but a point on {manifold.__name__} is a vector. Use another "
+            "manifold"
+        )
     return manifold(shape[-1]), int(np.prod(shape[:-1], dtype=int))
 
 
@@ -339,15 +348,15 @@ def _manifold_classes(manifolds: Mapping[str, type[Manifold]] | None) -> dict[st
         return {}
     if not isinstance(manifolds, Mapping):
         raise ValueError(
-            'manifolds= maps names to classes, as in {"x": pg.manifolds.Sphere}; got '
-            f"{manifolds!r}"
+            f"manifolds={manifolds!r} is not a mapping. Pass a dictionary of names and classes, "
+            'such as {"x": pg.manifolds.Sphere}'
         )
     kinds = {getattr(key, "name", key): kind for key, kind in manifolds.items()}
     for name, kind in kinds.items():
         if not (isinstance(kind, type) and issubclass(kind, Manifold)):
             raise ValueError(
-                f"manifolds= gives {name!r} the manifold {kind!r}; give a class, such as "
-                "pg.manifolds.Sphere, whose size comes from the shape of the variable"
+                f"manifolds= maps {name!r} to {kind!r}, which is not a manifold class. Pass a "
+                "class, such as pg.manifolds.Sphere; its size is that of the variable"
             )
     return kinds
 
@@ -366,29 +375,29 @@ def _value_variables(
         if isinstance(each, str) and each not in model.named_vars:
             near = difflib.get_close_matches(each, free, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"Unknown variable {each!r}; the free variables are {free}.{hint}")
+            raise ValueError(f"Unknown variable {each!r}. The free variables are {free}.{hint}")
         if not isinstance(each, str | Variable):
             raise ValueError(f"vars must be variables or their names, got {each!r} among them")
         variable = model[each] if isinstance(each, str) else each
         rv = model.values_to_rvs.get(variable, variable)
         if rv in model.observed_RVs:
-            raise ValueError(f"{rv.name!r} is observed and cannot be sampled; leave it out of vars")
+            raise ValueError(f"{rv.name!r} is observed and cannot be sampled. Remove it from vars")
         if rv not in model.free_RVs:
             kind = "a variable of this model"
             if rv.name in model.named_vars and model[rv.name] is not rv:
-                kind = "the variable of that name in this model but that of another model"
+                kind = "the variable with that name in this model but belongs to another model"
             elif rv in model.deterministics:
                 kind = "a random variable but a Deterministic"
             elif rv in model.data_vars:
                 kind = "a random variable but a data container"
             elif rv in model.potentials:
                 kind = "a random variable but a Potential"
-            raise ValueError(f"{rv.name!r} is not {kind}; the free variables are {free}")
+            raise ValueError(f"{rv.name!r} is not {kind}. The free variables are {free}")
         if rv in named:
-            raise ValueError(f"vars names {rv.name!r} twice; name every variable once")
+            raise ValueError(f"vars names {rv.name!r} twice. Name every variable once")
         named.append(rv)
     if not named:
-        raise ValueError(f"vars is empty; name some of the free variables {free}")
+        raise ValueError(f"vars is empty. Name some of the free variables {free}")
     return get_value_vars_from_user_vars(named, model)
 
 
@@ -418,7 +427,7 @@ def manifold_variables(
     Raises
     ------
     ValueError
-        For an unknown, discrete, observed or empty variable, one that has bounds and no
+        For an unknown, discrete, observed or empty variable, a variable with bounds and no
         transform, or a direction in single precision.
     """
     values = list(model.continuous_value_vars) if vars is None else _value_variables(model, vars)
@@ -426,8 +435,8 @@ def manifold_variables(
     names = [model.values_to_rvs[value].name for value in values]
     if unknown := [name for name in manifolds if name not in names]:
         raise ValueError(
-            f"manifolds= names variables that are not sampled here: {unknown}; the sampled ones "
-            f"are {names}"
+            f"manifolds= names {unknown}, which are not sampled by this step. Its variables are "
+            f"{names}"
         )
     initial_point = model.initial_point(random_seed=0)
 
@@ -436,21 +445,23 @@ def manifold_variables(
         rv = model.values_to_rvs[value]
         if value.dtype not in ("float64", "float32"):
             raise ValueError(
-                f"{rv.name!r} is discrete ({value.dtype}): gradient samplers need continuous "
-                "variables; leave it to another step method"
+                f"{rv.name!r} is discrete ({value.dtype}), but gradient samplers need continuous "
+                "variables. Leave it to another step method"
             )
         transform = model.rvs_to_transforms[rv]
         initial = np.asarray(initial_point[value.name], dtype=float)
         if initial.size == 0:
-            raise ValueError(f"{rv.name!r} has shape {initial.shape}: there is nothing to sample")
+            raise ValueError(
+                f"{rv.name!r} has shape {initial.shape} and no elements. Remove it from vars"
+            )
         kind = manifolds.get(rv.name)
         if kind is None:
             natural = _default_transform(rv.owner.op, rv) if transform is None else transform
             kind = everywhere or natural_manifold(natural)
         if kind in (Sphere, Stiefel) and value.dtype != "float64":
             raise ValueError(
-                f"{rv.name!r} is {value.dtype}, not precise enough for {kind.__name__}; make the "
-                'model with pytensor.config.floatX = "float64"'
+                f"{rv.name!r} has dtype {value.dtype}, but {kind.__name__} needs float64. Build "
+                'the model with pytensor.config.floatX = "float64"'
             )
         on_manifold = kind is not Euclidean
         backward, forward = (
@@ -484,7 +495,7 @@ def angles_of(variables: Sequence[ManifoldVariable]) -> list[str]:
 
 
 def product_of(variables: Sequence[ManifoldVariable]) -> Product:
-    """Product manifold of several variables, in their order."""
+    """Create the product manifold of several variables, in their order."""
     return Product([(v.name, v.manifold, v.rows) for v in variables])
 
 

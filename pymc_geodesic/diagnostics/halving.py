@@ -46,9 +46,9 @@ def check_coupling(sampler: LangevinSampler) -> None:
     """
     source = sampler.estimate.source
     if source.stays_in_blocks or (source.moves and source.has_epochs):
-        raise ValueError("coupled chains cannot share the rows of a stream; leave batches= out")
+        raise ValueError("coupled chains cannot share the rows of a stream. Omit batches=.")
     if sampler.estimate.is_local:
-        raise ValueError("coupled chains cannot share the minibatches of local= variables")
+        raise ValueError("coupled chains cannot share minibatches of local variables. Omit local=.")
 
 
 class CoupledChains:
@@ -77,8 +77,8 @@ class CoupledChains:
         self._adaptation, self._estimate = sampler.adaptation, sampler.estimate
         if not self._adaptation.is_constant or np.size(getattr(sampler.dynamics, "squares", ())):
             raise ValueError(
-                "the step size changes from draw to draw, by a schedule or a preconditioner; set "
-                "step_size= to a number, or omit it"
+                "the step size changes from draw to draw, by a schedule or a preconditioner. Set "
+                "step_size= to a number, or omit it."
             )
         settings = sampler.parameters
         assert settings is not None
@@ -292,7 +292,7 @@ def step_halving(
     model = model_of(model)
     if not (callable(step) or isinstance(step, GeodesicStep)):
         raise ValueError(
-            "step_halving(model, step) takes a step method or a function that makes one, got "
+            "step_halving(model, step) takes a step method or a function that returns one, got "
             f"{type(step).__name__}"
         )
     with model:
@@ -307,7 +307,7 @@ def step_halving(
     left_out = {rv.name for rv in model.free_RVs} - {variable.name for variable in made.variables}
     if left_out:
         raise ValueError(
-            f"{type(made).__name__} leaves {sorted(left_out)} to other steps; give it all free "
+            f"{type(made).__name__} leaves {sorted(left_out)} to other steps. Assign it all free "
             "variables"
         )
     rng = np.random.default_rng(random_seed)
@@ -394,4 +394,4 @@ def _coordinate_names(name: str, shape: tuple[int, ...]) -> list[str]:
     """Names of the coordinates of a variable, as in tables of ArviZ."""
     if not shape:
         return [name]
-    return [f"{name}[{', '.join(map(str, place))}]" for place in np.ndindex(*shape)]
+    return [f"{name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
 BACKENDS = ("matplotlib", "plotly", "bokeh")
-GREY, LIGHT, DARK = "#808080", "#d0d0d0", "#202020"
+GRAY, LIGHT, DARK = "#808080", "#d0d0d0", "#202020"
 COLORS = ("#3f90da", "#ffa90e", "#bd1f01", "#94a4a2", "#832db6", "#a96b59", "#e76300", "#717581")
 
 
@@ -44,12 +44,12 @@ class Pen:
 
     def __init__(self, backend: str, target: Any) -> None:
         self.backend, self.target = backend, target
-        self.module = module_of(backend)
+        self.module = import_backend(backend)
 
-    def line(self, x: Any, y: Any, *, color: str = DARK, width: float = 1.5, **look: Any) -> Any:
+    def line(self, x: Any, y: Any, *, color: str = DARK, width: float = 1.5, **style: Any) -> Any:
         """Draw a line, with gaps at NaN."""
         return self.module.line(np.asarray(x), np.asarray(y), self.target, color=color,
-                                width=width, **look)  # fmt: skip
+                                width=width, **style)  # fmt: skip
 
     def points(
         self, x: Any, y: Any, *, color: str = DARK, size: float = 3.0, alpha: float = 1.0
@@ -152,7 +152,7 @@ class Pen:
                     self.line(nothing, nothing, color=color, width=3, name=label, showlegend=True)
 
 
-def module_of(backend: str) -> ModuleType:
+def import_backend(backend: str) -> ModuleType:
     """Import a backend of ArviZ, when a plot is drawn and not with the package.
 
     Parameters
@@ -173,8 +173,8 @@ def module_of(backend: str) -> ModuleType:
 
     Examples
     --------
-    >>> from pymc_geodesic.diagnostics.panels import module_of
-    >>> module_of("matplotlib").__name__
+    >>> from pymc_geodesic.diagnostics.panels import import_backend
+    >>> import_backend("matplotlib").__name__
     'arviz_plots.backend.matplotlib'
     """
     if backend not in BACKENDS:
@@ -241,7 +241,7 @@ def panels(
     3
     """
     name = backend_name(backend)
-    module_of(name)
+    import_backend(name)
     from arviz_plots import PlotCollection
 
     apart = [dim for dim in data.dims if dim not in (*SAMPLE_DIMS, *core)]

@@ -46,7 +46,7 @@ def group_with(
         raise ValueError(f"{takes} first, as an xarray.DataTree; got {type(idata).__name__}")
     where = f"the {group}" if group == "posterior" else f"`{group}`"
     if group not in idata.children:
-        raise ValueError(f"{takes}, but what was given has no group {group!r}")
+        raise ValueError(f"{takes}, but `idata` has no group {group!r}")
     found = idata[group].to_dataset()
     missing = [name for name in names if name not in found.data_vars]
     if missing:
@@ -100,8 +100,8 @@ def with_chains(draws: xr.Dataset) -> xr.Dataset:
     """
     if "sample" in draws.dims and not set(SAMPLE_DIMS) & set(draws.dims):
         raise ValueError(
-            "chains and draws are stacked along 'sample', as arviz.extract does it; pass what "
-            "pm.sample returned, or a selection such as idata.isel(draw=slice(0, None, 10))"
+            "chains and draws are stacked along 'sample', as by arviz.extract. Pass the DataTree "
+            "that pm.sample returned, or a selection such as idata.isel(draw=slice(0, None, 10))."
         )
     for dim in reversed(SAMPLE_DIMS):
         if dim in draws.coords and dim not in draws.dims:

@@ -28,8 +28,8 @@ ROWS = 128
 
 DEPENDENCE_FACTOR = 8.0
 """Correlation length ℓ of the bootstrap process, in units of τ − 1, with τ the autocorrelation
-time. With half of it draws of autoregressions with the right stationary distribution were rejected
-too often, with twice of it too rarely."""
+time. With half of it, exact draws of autoregressive processes were rejected too
+often, with twice of it too rarely."""
 
 
 def bootstrap_weights(
@@ -85,7 +85,7 @@ class KernelSteinDiscrepancy:
     beta : float
         β of the kernel.
     metric : {"dense", "diag", None}
-        Units of Euclidean variables.
+        Whitening of Euclidean variables.
     dependence : float
         Correlation length of the bootstrap, in (thinned) draws.
     bootstrap : ndarray, shape (n_bootstrap,)
@@ -183,7 +183,7 @@ def ksd(
         Repetitions of the bootstrap.
     dependence : float, optional
         Correlation length of the bootstrap, in (thinned) draws; 0 for independent draws. By default
-        eight times the excess of the largest integrated autocorrelation time over 1.
+        eight times τ − 1, with τ the largest integrated autocorrelation time.
     max_draws : int or None
         Maximum number of draws after thinning, as time grows with its square. None uses all.
     batch_size, minibatch
@@ -235,7 +235,7 @@ def ksd(
     (True, True)
     """
     score = PosteriorScore(model, var_names=var_names, batch_size=batch_size, minibatch=minibatch)
-    return discrepancy_of(
+    return compute_discrepancy(
         idata,
         score,
         statistic=statistic,
@@ -250,7 +250,7 @@ def ksd(
     )
 
 
-def discrepancy_of(
+def compute_discrepancy(
     idata: xr.DataTree,
     score: PosteriorScore,
     *,
@@ -269,7 +269,10 @@ def discrepancy_of(
         raise ValueError(f'statistic={statistic!r} is unknown; choose "U" or "V"')
     check_count("n_bootstrap", n_bootstrap)
     if dependence is not None and not 0.0 <= dependence < np.inf:
-        raise ValueError(f"dependence is a number of draws and not negative, got {dependence}")
+        raise ValueError(
+            f"dependence={dependence} is not a nonnegative number of draws. Use 0 for "
+            "independent draws, or omit it."
+        )
     rng = np.random.default_rng(random_seed)
     sample = stein_sample(
         idata,
@@ -286,27 +289,27 @@ def discrepancy_of(
         times = autocorrelation_times(series.reshape(n_chains, len(sample) // n_chains, -1))
         dependence = DEPENDENCE_FACTOR * (float(times.max()) - 1.0)
     weights = bootstrap_weights(sample.chains, dependence, n_bootstrap, rng)
-    value, repeated = statistics_of(sample, weights, statistic, progressbar=progressbar)
+    value, repeated = compute_statistics(sample, weights, statistic, progressbar=progressbar)
     return KernelSteinDiscrepancy(
         statistic=value,
-        p_value=p_value_of(value, repeated),
+        p_value=compute_p_value(value, repeated),
         kind=statistic,
         n_draws=len(sample),
         thin=sample.thin,
         bandwidth=sample.length,
         beta=beta,
-        metric=sample.units.metric,
+        metric=sample.whitening.metric,
         dependence=dependence,
         bootstrap=repeated,
     )
 
 
-def p_value_of(value: float, repeated: np.ndarray) -> float:
+def compute_p_value(value: float, repeated: np.ndarray) -> float:
     """Fraction of statistics at least as large, with the observed one counted among them."""
     return float(1 + np.count_nonzero(repeated >= value)) / (1 + repeated.size)
 
 
-def statistics_of(
+def compute_statistics(
     sample: SteinSample, weights: np.ndarray, kind: str, *, progressbar: bool = False
 ) -> tuple[float, np.ndarray]:
     """Statistic of the draws, and bootstrap statistics for each process of weights."""

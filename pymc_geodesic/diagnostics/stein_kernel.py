@@ -168,7 +168,7 @@ def stein_kernel_rows(
     first : int
         The first row that is filled.
     kernel : ndarray, shape (m, n)
-        Receives the rows first, …, first + m − 1.
+        Output, rows first, …, first + m − 1.
     """
     blocks, scales, kernel = borrow(blocks), borrow(scales), borrow(kernel)
     positions, fields = borrow(positions), borrow(fields)
@@ -185,15 +185,15 @@ def stein_kernel_rows(
 
 
 DRAWS_PER_DIMENSION = 5
-"""Draws per coordinate from which ``metric="auto"`` is dense."""
+"""Minimum number of draws per coordinate for ``metric="auto"`` to be dense."""
 
 MAX_PAIRED = 1000
-"""Draws between which the median distance is computed."""
+"""Maximum number of draws in the computation of the median distance."""
 
 
 @dataclass(frozen=True)
-class Units:
-    """Whitened coordinates, in which the draws have about unit variance.
+class Whitening:
+    """Whitening transform, after which the draws have about unit variance.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class SteinSample:
     Attributes
     ----------
     product : Product
-    units : Units
+    whitening : Whitening
     positions, fields : ndarray, shape (n, size)
         z and b.
     log_density : ndarray, shape (n,)
@@ -246,7 +246,7 @@ class SteinSample:
     """
 
     product: Product
-    units: Units
+    whitening: Whitening
     positions: np.ndarray
     fields: np.ndarray
     log_density: np.ndarray
@@ -265,7 +265,7 @@ class SteinSample:
         kernel = np.empty((count, len(self)))
         stein_kernel_rows(
             self.product.blocks,
-            self.units.scales,
+            self.whitening.scales,
             self.positions,
             self.fields,
             self.length,
@@ -280,10 +280,10 @@ class SteinSample:
 
         As δ = 0 it equals b·b − 2β dim/ℓ².
         """
-        d = self.units.center.size
+        d = self.whitening.center.size
         squares = np.sum(self.fields[:, :d] ** 2, axis=1)
         for (name, manifold, _), scale in zip(
-            self.product.components, self.units.scales, strict=True
+            self.product.components, self.whitening.scales, strict=True
         ):
             if not isinstance(manifold, Euclidean):
                 part = self.fields[:, self.product.slices[name]]
@@ -305,7 +305,7 @@ def tangent_fields(product: Product, positions: np.ndarray, gradients: np.ndarra
     return fields
 
 
-def tree_of_draws(idata: xr.DataTree) -> xr.DataTree:
+def transpose_draws(idata: xr.DataTree) -> xr.DataTree:
     """Transpose all groups to the dimensions (chain, draw, ...).
 
     Raises
@@ -318,13 +318,13 @@ def tree_of_draws(idata: xr.DataTree) -> xr.DataTree:
     if tree.name == "posterior" and not groups:  # idata.posterior itself
         groups = {"posterior": tree.to_dataset()}
     if "posterior" not in groups:
-        raise ValueError("idata has no posterior; pass what pm.sample returned")
+        raise ValueError("idata has no posterior group. Pass the DataTree that pm.sample returned.")
     groups = {name: with_chains(group) for name, group in groups.items()}
     for dim in ("chain", "draw"):
         if dim not in groups["posterior"].dims:
             raise ValueError(
-                f"the posterior has no dimension {dim!r}; pass what pm.sample returned, or select "
-                f"of it with a list, as in idata.sel({dim}=[0])"
+                f"the posterior has no dimension {dim!r}. Pass the DataTree that pm.sample "
+                f"returned, or keep the dimension when selecting: idata.sel({dim}=[0])."
             )
     return xr.DataTree.from_dict(groups)
 
@@ -353,13 +353,13 @@ def stein_sample(
         raise ValueError(f"beta must lie between -1 and 0, got {beta}")
     if bandwidth != "median" and not _is_positive(bandwidth):
         raise ValueError(f'bandwidth must be a positive number or "median", got {bandwidth!r}')
-    posterior = tree_of_draws(idata)["posterior"].to_dataset()
+    posterior = transpose_draws(idata)["posterior"].to_dataset()
     n_chains, n_draws = posterior.sizes["chain"], posterior.sizes["draw"]
     thin = 1 if max_draws is None else -(-n_chains * n_draws // max_draws)
     kept = np.arange(0, n_draws, thin)
     if n_chains * kept.size < 3:
         raise ValueError(
-            f"{n_chains * kept.size} draws are too few; sample more, or raise max_draws"
+            f"{n_chains * kept.size} draws are too few. Sample more, or increase max_draws."
         )
     thinned = posterior.isel(draw=kept)
     stacked = thinned.stack(sample=("chain", "draw"), create_index=False).transpose("sample", ...)
@@ -367,15 +367,15 @@ def stein_sample(
     x = score.positions(points)
     gradients, log_density = score(x, points, seed)
     product = score.product
-    units = _units(product, x, metric)
-    z = units.positions(x)
+    whitening = _whitening(product, x, metric)
+    z = whitening.positions(x)
     return SteinSample(
         product,
-        units,
+        whitening,
         z,
-        units.fields(tangent_fields(product, x, gradients)),
+        whitening.fields(tangent_fields(product, x, gradients)),
         log_density,
-        median_distance(product, units, z) if bandwidth == "median" else float(bandwidth),
+        median_distance(product, whitening, z) if bandwidth == "median" else float(bandwidth),
         beta,
         np.repeat(np.arange(n_chains), kept.size),
         np.tile(kept, n_chains),
@@ -388,14 +388,14 @@ def _is_positive(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and 0.0 < float(value) < np.inf
 
 
-def _units(product: Product, x: np.ndarray, metric: str | None) -> Units:
-    """Units in which the draws have about unit variance; those of the model if metric is None."""
+def _whitening(product: Product, x: np.ndarray, metric: str | None) -> Whitening:
+    """Return the whitening of the draws; the identity if ``metric`` is None."""
     scales = np.ones(len(product.components))
     d = 0
     for block, (name, manifold, rows) in enumerate(product.components):
         part = x[:, product.slices[name]]
         if not np.ptp(part, axis=0).any():
-            raise ValueError(f"the draws of {name!r} are all the same; leave it out (var_names=)")
+            raise ValueError(f"all draws of {name!r} are equal. Exclude it with var_names=.")
         if isinstance(manifold, Euclidean):
             d += part.shape[1]
         elif metric is not None:
@@ -404,11 +404,11 @@ def _units(product: Product, x: np.ndarray, metric: str | None) -> Units:
     if metric is not None and d:
         deviations = x[:, :d].std(axis=0)
         if not deviations.all():
-            place = int(np.argmin(deviations))
-            name = next(n for n, part in product.slices.items() if part.start <= place < part.stop)
+            index = int(np.argmin(deviations))
+            name = next(n for n, part in product.slices.items() if part.start <= index < part.stop)
             raise ValueError(
-                f"coordinate {place - product.slices[name].start} of {name!r} is the same in all "
-                "draws; leave the variable out (var_names=), or pass metric=None"
+                f"coordinate {index - product.slices[name].start} of {name!r} is equal in all "
+                "draws. Exclude the variable with var_names=, or pass metric=None."
             )
         factor = np.diag(deviations)
         used = "diag"
@@ -418,13 +418,13 @@ def _units(product: Product, x: np.ndarray, metric: str | None) -> Units:
             factor = deviations[:, np.newaxis] * np.linalg.cholesky(correlations)
     elif metric is not None:
         used = "diag"
-    return Units(center, factor, scales, used)
+    return Whitening(center, factor, scales, used)
 
 
-def median_distance(product: Product, units: Units, z: np.ndarray) -> float:
+def median_distance(product: Product, whitening: Whitening, z: np.ndarray) -> float:
     """Median distance between some of the draws, in whitened coordinates."""
     some = z[:: max(1, len(z) // MAX_PAIRED)].copy()
-    for (name, _, _), scale in zip(product.components, units.scales, strict=True):
+    for (name, _, _), scale in zip(product.components, whitening.scales, strict=True):
         some[:, product.slices[name]] *= scale
     squares = np.sum(some**2, axis=1)
     apart = squares[:, np.newaxis] + squares - 2.0 * some @ some.T

@@ -63,7 +63,7 @@ def temperature_summary(
     """
     if fmt not in ("wide", "xarray"):
         raise ValueError(f"`fmt` must be 'wide' or 'xarray', got {fmt!r}.")
-    temperature = temperature_of(convert_to_datatree(idata))
+    temperature = get_temperature(convert_to_datatree(idata))
     mean = temperature.mean("draw")
     summary = xr.Dataset(
         {
@@ -78,7 +78,7 @@ def temperature_summary(
     return table.rename_axis(["chain", "sampler"]) if table.index.nlevels > 1 else table
 
 
-def temperature_of(idata: xr.DataTree) -> xr.DataArray:
+def get_temperature(idata: xr.DataTree) -> xr.DataArray:
     """Return ``sample_stats["temperature"]``.
 
     Parameters
@@ -100,8 +100,8 @@ def temperature_of(idata: xr.DataTree) -> xr.DataArray:
     --------
     >>> import arviz as az
     >>> import numpy as np
-    >>> from pymc_geodesic.diagnostics.temperature import temperature_of
-    >>> temperature_of(az.from_dict({"posterior": {"x": np.zeros((1, 4))}}))
+    >>> from pymc_geodesic.diagnostics.temperature import get_temperature
+    >>> get_temperature(az.from_dict({"posterior": {"x": np.zeros((1, 4))}}))
     Traceback (most recent call last):
         ...
     ValueError: The sample stats contain no temperature: ...
@@ -152,7 +152,7 @@ def plot_temperature(
     >>> plot_temperature(idata).get_target("temperature", {}).get_ylabel()
     'temperature'
     """
-    temperature = temperature_of(convert_to_datatree(idata))
+    temperature = get_temperature(convert_to_datatree(idata))
     others = tuple(str(dim) for dim in temperature.dims if dim not in ("chain", "draw"))
     data = xr.Dataset({"temperature": temperature})
     collection = panels(data, backend, core=others, size=(700, 350), **pc_kwargs)

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.stein_kernel import SteinSample, stein_sample, tree_of_draws
+from pymc_geodesic.diagnostics.stein_kernel import SteinSample, stein_sample, transpose_draws
 from pymc_geodesic.gradients.scores import Model, PosteriorScore
 from pymc_geodesic.manifolds import Euclidean
 
@@ -30,7 +30,7 @@ def stein_thinning(
     beta: float = -0.5,
     max_draws: int | None = 2000,
 ) -> xr.DataTree:
-    r"""Select draws that represent the posterior, without draws of warm-up or bias.
+    r"""Select a subset of draws that represents the posterior.
 
     Regularized Stein thinning: the t-th draw is chosen greedily to minimize
 
@@ -106,17 +106,19 @@ def stein_thinning(
     )
     if size > len(sample.draws):
         raise ValueError(
-            f"size={size} is more than the {len(sample.draws)} draws there are to choose from; "
-            "choose a smaller size, or raise max_draws"
+            f"size={size} exceeds the {len(sample.draws)} candidate draws. Use a smaller size=, or "
+            "increase max_draws=."
         )
     cost = sample.kernel_diagonal()
     if laplacian:
         cost += _positive_curvature(sample, score)
-    chosen = _chosen(sample, cost, size, 1.0 / size if entropy is None else entropy)
-    return _picked(tree_of_draws(idata), sample.chains[chosen], sample.draws[chosen])
+    chosen = _select_greedily(sample, cost, size, 1.0 / size if entropy is None else entropy)
+    return _select_draws(transpose_draws(idata), sample.chains[chosen], sample.draws[chosen])
 
 
-def _chosen(sample: SteinSample, cost: np.ndarray, size: int, entropy: float) -> np.ndarray:
+def _select_greedily(
+    sample: SteinSample, cost: np.ndarray, size: int, entropy: float
+) -> np.ndarray:
     """Choose greedily; return indices into the sample."""
     reward = entropy * (sample.log_density - sample.log_density.max())
     cost = cost.copy()
@@ -134,13 +136,13 @@ def _positive_curvature(sample: SteinSample, score: PosteriorScore) -> np.ndarra
     On spheres and Stiefel manifolds they are taken along the geodesics in the directions of the
     projected coordinates.
     """
-    product, units = sample.product, sample.units
-    d = units.center.size
+    product, whitening = sample.product, sample.whitening
+    d = whitening.center.size
     x = sample.positions.copy()
-    x[:, :d] = units.center + x[:, :d] @ units.factor.T
+    x[:, :d] = whitening.center + x[:, :d] @ whitening.factor.T
     directions = np.eye(product.size)
-    directions[:d, :d] = units.factor.T
-    for (name, manifold, _), scale in zip(product.components, units.scales, strict=True):
+    directions[:d, :d] = whitening.factor.T
+    for (name, manifold, _), scale in zip(product.components, whitening.scales, strict=True):
         if not isinstance(manifold, Euclidean):
             directions[product.slices[name]] /= scale
     total = np.zeros(len(x))
@@ -154,22 +156,22 @@ def _positive_curvature(sample: SteinSample, score: PosteriorScore) -> np.ndarra
     return total
 
 
-def _picked(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.DataTree:
+def _select_draws(idata: xr.DataTree, chains: np.ndarray, draws: np.ndarray) -> xr.DataTree:
     """One chain of selected draws, in every group with the chains and draws of the posterior."""
     posterior = idata["posterior"].to_dataset()
-    place = {
-        "chain": xr.DataArray(chains, dims="picked"),
-        "draw": xr.DataArray(draws, dims="picked"),
+    selection = {
+        "chain": xr.DataArray(chains, dims="selected"),
+        "draw": xr.DataArray(draws, dims="selected"),
     }
     groups = {}
     for name, group in idata.children.items():
         dataset = group.to_dataset()
         if _has_draws_of(posterior, str(name), dataset):
-            dataset = _as_chain(dataset.isel(place))
+            dataset = _as_chain(dataset.isel(selection))
         groups[name] = dataset
     stats = groups.get("sample_stats", xr.Dataset())
     if stats.sizes.get("draw", len(draws)) != len(draws):
-        stats = xr.Dataset()  # of other draws
+        stats = xr.Dataset()  # the stats belong to other draws
     origin = {
         "source_chain": posterior["chain"].values[chains],
         "source_draw": posterior["draw"].values[draws],
@@ -188,6 +190,6 @@ def _has_draws_of(posterior: xr.Dataset, name: str, dataset: xr.Dataset) -> bool
 
 def _as_chain(dataset: xr.Dataset) -> xr.Dataset:
     """Make one chain of the selected draws."""
-    dataset = dataset.drop_vars(["chain", "draw"], errors="ignore").rename(picked="draw")
+    dataset = dataset.drop_vars(["chain", "draw"], errors="ignore").rename(selected="draw")
     dataset = dataset.assign_coords(draw=np.arange(dataset.sizes["draw"]))
     return dataset.expand_dims(chain=[0]).transpose("chain", "draw", ...)

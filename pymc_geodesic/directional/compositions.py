@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 from arviz_base import labels as arviz_labels
 
-from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GRAY, LIGHT, Pen, draw, panels
 from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
 from pymc_geodesic.directional.density import kernel_density, thin
 from pymc_geodesic.directional.direction_variables import rename_last, select_variables
@@ -287,7 +287,7 @@ def _draw_triangle(pen: Pen, names: Sequence[str]) -> None:
             plane = ends @ CORNERS
             pen.line(plane[:, 0], plane[:, 1], color=LIGHT, width=0.6)
     rim = CORNERS[[0, 1, 2, 0]]
-    pen.line(rim[:, 0], rim[:, 1], color=GREY, width=1.2)
+    pen.line(rim[:, 0], rim[:, 1], color=GRAY, width=1.2)
     for name, corner, down in zip(names, CORNERS, (-0.06, -0.06, 0.06), strict=True):
         pen.text(float(corner[0]), float(corner[1] + down), name)
     pen.equal_axes((-0.12, 1.12), (-0.16, 1.0))

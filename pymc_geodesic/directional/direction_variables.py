@@ -49,7 +49,7 @@ def direction_variables(
     5. directions have norm one along the last dimension, which has a length of at least 2.
 
     The tolerance is 10⁻⁶, in single precision 10⁻³. A variable with a value that is not finite is
-    none of them.
+    not classified.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def direction_variables(
     Returns
     -------
     dict of str to {"direction", "angle", "frame", "simplex"}
-        Variables that are none of them are left out.
+        Without the variables that match no rule.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def direction_variables(
     >>> direction_variables(idata, angles="x")
     {'x': 'angle', 'mu': 'direction', 'share': 'simplex'}
     """
-    draws = dataset_of(idata, group, coords, sample_dims)
+    draws = get_dataset(idata, group, coords, sample_dims)
     return _classify(draws, _selected_names(draws, var_names), angles, group)
 
 
@@ -108,7 +108,7 @@ def _classify(
             raise ValueError(f"The group {group!r} holds no variable {name!r}.")
     found: dict[str, Kind] = {}
     for name in names:
-        kind = "angle" if name in _as_list(angles) else kind_of(draws[name])
+        kind = "angle" if name in _as_list(angles) else classify_variable(draws[name])
         if kind == "angle":
             warn_if_degrees(name, draws[name].values)
         if kind is not None:
@@ -116,7 +116,7 @@ def _classify(
     return found
 
 
-def dataset_of(
+def get_dataset(
     idata: Any,
     group: str,
     coords: Mapping[Any, Any] | None = None,
@@ -128,8 +128,8 @@ def dataset_of(
     """
     if isinstance(idata, np.ndarray | list | tuple) and np.ndim(idata) < 3:
         raise ValueError(
-            f"An array of shape {np.shape(idata)} has no (chain, draw, coordinate). Pass data as "
-            'az.from_dict({"observed_data": {"x": x}}) with group="observed_data".'
+            f"An array of shape {np.shape(idata)} has no dimensions (chain, draw, coordinate). "
+            'Pass data as az.from_dict({"observed_data": {"x": x}}) with group="observed_data".'
         )
     tree = convert_to_datatree(idata)
     if group in tree.children:
@@ -167,7 +167,7 @@ def _rename_sample_dims(draws: xr.Dataset, dims: list[str]) -> xr.Dataset:
     return draws.expand_dims("chain") if len(dims) == 1 else draws
 
 
-def kind_of(variable: xr.DataArray) -> Kind | None:
+def classify_variable(variable: xr.DataArray) -> Kind | None:
     """Classify one variable by its attribute or its values; see `direction_variables`."""
     attribute = variable.attrs.get("manifold")
     if attribute is not None:
@@ -236,7 +236,7 @@ def select_variables(
         If a variable in `var_names` is of another kind, or there is none.
     """
     lengths = (length,) if isinstance(length, int) else length
-    draws = dataset_of(idata, group, coords, sample_dims)
+    draws = get_dataset(idata, group, coords, sample_dims)
     names = _selected_names(draws, var_names)
     explicit = var_names is not None and names == _as_list(var_names)
     found = _classify(draws, names, angles, group)
@@ -250,12 +250,12 @@ def select_variables(
         if kind in kinds and (lengths is None or size in lengths):
             result[name] = draws[name].assign_attrs(manifold=kind)
         elif explicit:
-            is_one = "nothing of the kind" if kind is None else f"a {kind} of length {size}"
+            found_kind = "none of these" if kind is None else f"a {kind} of length {size}"
             remedy = "set attrs['manifold'] of the variable."
             if "angle" in kinds:
                 remedy = f"name angles in `angles=`, or {remedy}"
             raise ValueError(
-                f"{name!r} should be a {wanted}; by its values it is {is_one}"
+                f"{name!r} should be a {wanted}; by its values it is {found_kind}"
                 f"{_count_not_finite(draws[name])}. {remedy[0].upper()}{remedy[1:]}"
             )
     if not result:
@@ -291,7 +291,7 @@ def _count_not_finite(variable: xr.DataArray) -> str:
     core = [dim for dim in variable.dims if dim not in SAMPLE_DIMS]
     finite = variable.copy(data=np.isfinite(variable.values)).all(core)
     count = finite.size - int(finite.sum())
-    return f", as {count} of its draws are not finite" if count else ""
+    return f", since {count} of its draws are not finite" if count else ""
 
 
 def _as_list(names: str | Sequence[str]) -> list[str]:

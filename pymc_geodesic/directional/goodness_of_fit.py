@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import integrate, special
 
 from pymc_geodesic.arguments import check_count
-from pymc_geodesic.diagnostics.stein_discrepancy import p_value_of, statistics_of
+from pymc_geodesic.diagnostics.stein_discrepancy import compute_p_value, compute_statistics
 from pymc_geodesic.diagnostics.stein_kernel import (
     SteinSample,
-    Units,
+    Whitening,
     median_distance,
     tangent_fields,
 )
@@ -29,7 +29,7 @@ METHODS = ("bootstrap", "monte-carlo")
 
 Array = NDArray[np.float64]
 
-NO_UNITS = Units(np.empty(0), np.eye(0), np.ones(1), None)
+NO_WHITENING = Whitening(np.empty(0), np.eye(0), np.ones(1), None)
 
 
 def stein_test(
@@ -135,7 +135,7 @@ class SteinTest:
             raise ValueError(f"beta must lie between -1 and 0, got {beta}")
         if bandwidth != "median" and not 0.0 < float(bandwidth) < np.inf:
             raise ValueError(f'bandwidth must be a positive number or "median", got {bandwidth!r}')
-        points = _points(x, self._distribution.manifold)
+        points = _validate_points(x, self._distribution.manifold)
         rng = np.random.default_rng(random_seed)
         if method == "bootstrap":
             weights = rng.standard_normal((len(points), n_resamples))
@@ -148,7 +148,7 @@ class SteinTest:
                 for each in (points, *samples)
             )
             repeated = np.array(others)
-        return DirectionalTestResult(value, p_value_of(value, repeated))
+        return DirectionalTestResult(value, compute_p_value(value, repeated))
 
     def _statistics(
         self, points: np.ndarray, bandwidth: float | str, beta: float, weights: np.ndarray
@@ -163,10 +163,10 @@ class SteinTest:
         n, product = len(points), self._product
         positions = np.ascontiguousarray(points.reshape(n, -1))
         if bandwidth == "median":
-            bandwidth = median_distance(product, NO_UNITS, positions)
+            bandwidth = median_distance(product, NO_WHITENING, positions)
         sample = SteinSample(
             product,
-            NO_UNITS,
+            NO_WHITENING,
             positions,
             tangent_fields(product, positions, gradients.reshape(n, -1)),
             np.full(n, np.nan),
@@ -177,10 +177,10 @@ class SteinTest:
             [],
             1,
         )
-        return statistics_of(sample, weights, "U")
+        return compute_statistics(sample, weights, "U")
 
 
-def _points(x: ArrayLike, manifold: Manifold) -> np.ndarray:
+def _validate_points(x: ArrayLike, manifold: Manifold) -> np.ndarray:
     """Validate the points and return them as float64."""
     points = np.asarray(x, dtype=float)
     if points.shape[1:] != manifold.shape or len(points) < 5:
@@ -235,8 +235,8 @@ def _fit(x: Array) -> tuple[Array, Array]:
     length = np.linalg.norm(mean, axis=-1)
     kappa = length * (d - length**2) / np.maximum(1.0 - length**2, 1e-12)
     for _ in range(20):
-        excess = mean_resultant_length(d, kappa) - length
-        kappa = np.maximum(kappa - excess / mean_resultant_length_slope(d, kappa), 0.5 * kappa)
+        error = mean_resultant_length(d, kappa) - length
+        kappa = np.maximum(kappa - error / mean_resultant_length_slope(d, kappa), 0.5 * kappa)
     return mean / length[..., None], kappa
 
 
@@ -258,14 +258,14 @@ def _colatitude_cdf(deficit: Array, kappa: Array, d: int) -> Array:
     return result
 
 
-def _steps(uniform: Array) -> tuple[Array, Array]:
+def _kolmogorov_statistics(uniform: Array) -> tuple[Array, Array]:
     """Return Kolmogorov's D⁺ and D⁻ against the uniform distribution, along the last axis."""
     ordered, n = np.sort(uniform, axis=-1), uniform.shape[-1]
     ranks = np.arange(1, n + 1) / n
     return np.max(ranks - ordered, axis=-1), np.max(ordered - ranks + 1.0 / n, axis=-1)
 
 
-def _turned_to_pole(x: Array, mu: Array) -> Array:
+def _reflect_to_pole(x: Array, mu: Array) -> Array:
     """Reflect each sample so that its mean direction becomes the last axis."""
     sign = np.where(mu[..., -1:] >= 0.0, 1.0, -1.0)
     normal = sign * mu
@@ -279,32 +279,36 @@ def _statistics(x: Array) -> Array:
     mu, kappa = _fit(x)
     n, d = x.shape[-2:]
     root = np.sqrt(n)
-    turned = _turned_to_pole(x, mu)
+    reflected = _reflect_to_pole(x, mu)
     deficit = 0.5 * np.sum((x - mu[..., None, :]) ** 2, axis=-1)
-    steps = np.maximum(*_steps(_colatitude_cdf(deficit, kappa, d)))
-    colatitude = (steps - 0.2 / n) * (root + 0.26 + 0.5 / root)
-    others = _on_two_sphere(turned) if d == 3 else _in_many_dimensions(turned, deficit)
+    distance = np.maximum(*_kolmogorov_statistics(_colatitude_cdf(deficit, kappa, d)))
+    colatitude = (distance - 0.2 / n) * (root + 0.26 + 0.5 / root)
+    others = (
+        _statistics_in_space(reflected)
+        if d == 3
+        else _statistics_in_higher_dimensions(reflected, deficit)
+    )
     return np.stack([colatitude, *others], axis=-1)
 
 
-def _on_two_sphere(turned: Array) -> tuple[Array, Array]:
+def _statistics_in_space(reflected: Array) -> tuple[Array, Array]:
     """Return the statistics of longitude and of two variables of Fisher and Best."""
-    root = np.sqrt(turned.shape[-2])
-    first, second, last = np.moveaxis(turned, -1, 0)
-    ahead, behind = _steps(np.arctan2(second, first) / (2.0 * np.pi) % 1.0)
-    longitude = (ahead + behind) * (root - 0.467 + 1.623 / root)
+    root = np.sqrt(reflected.shape[-2])
+    first, second, last = np.moveaxis(reflected, -1, 0)
+    d_plus, d_minus = _kolmogorov_statistics(np.arctan2(second, first) / (2.0 * np.pi) % 1.0)
+    longitude = (d_plus + d_minus) * (root - 0.467 + 1.623 / root)
     # Longitude and the sine of the colatitude with respect to the second axis.
     sine = np.sqrt(np.clip(1.0 - second**2, 0.0, 1.0))
     product = np.arctan2(first, last) * np.sqrt(sine)
     scale = np.sqrt(np.mean(product**2, axis=-1, keepdims=True))
-    steps = np.maximum(*_steps(special.ndtr(product / scale)))
-    return longitude, steps * (root - 0.01 + 0.85 / root)
+    distance = np.maximum(*_kolmogorov_statistics(special.ndtr(product / scale)))
+    return longitude, distance * (root - 0.01 + 0.85 / root)
 
 
-def _in_many_dimensions(turned: Array, deficit: Array) -> tuple[Array, Array]:
+def _statistics_in_higher_dimensions(reflected: Array, deficit: Array) -> tuple[Array, Array]:
     """Return Giné's F of tangent directions, and their dependence on the colatitudes."""
-    n, d = turned.shape[-2:]
-    across = turned[..., :-1]
+    n, d = reflected.shape[-2:]
+    across = reflected[..., :-1]
     tangent = across / np.maximum(np.linalg.norm(across, axis=-1, keepdims=True), 1e-300)
     weight = deficit - deficit.mean(axis=-1, keepdims=True)
     weight /= deficit.std(axis=-1, keepdims=True)
@@ -378,11 +382,11 @@ def vmf_residual_test(
     n, d = points.shape
     if d < 3 or n < 5:
         raise ValueError(
-            f"residuals need at least 5 points of at least 3 coordinates, got the shape {(n, d)}; "
-            "for angles see uniformity_test"
+            f"x must hold at least 5 points of at least 3 coordinates, got shape {(n, d)}. "
+            "Use uniformity_test for angles."
         )
     if np.linalg.norm(points.mean(axis=0)) > 1.0 - 1e-12:
-        raise ValueError("the points are all the same direction, so that there are no residuals")
+        raise ValueError("all points of x are equal, so that there are no residuals")
     rng = np.random.default_rng(random_seed)
     mu, kappa = _fit(points)
     values = _statistics(points)

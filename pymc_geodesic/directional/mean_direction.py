@@ -13,15 +13,15 @@ from numpy.typing import ArrayLike
 from scipy.stats import directional_stats
 
 from pymc_geodesic.diagnostics.posterior_draws import SAMPLE_DIMS
-from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
+from pymc_geodesic.directional.direction_variables import get_dataset, select_variables
 
 PACKAGE = str(Path(__file__).parents[2])
 
 SMALL_RESULTANT = 0.1
 """Mean resultant length below which the first moment counts as zero."""
 
-AXIAL_EXCESS = 0.1
-"""Least excess over 1 / d of the largest eigenvalue of the second moments of axial draws."""
+AXIAL_EIGENVALUE_MARGIN = 0.1
+"""Minimum difference from 1 / d of the largest eigenvalue of the second moments of axial draws."""
 
 
 class DirectionalMean(NamedTuple):
@@ -77,7 +77,7 @@ def appears_axial(rows: np.ndarray) -> bool:
     if np.linalg.norm(rows.mean(axis=0)) >= SMALL_RESULTANT:
         return False
     largest, _ = principal_axis(rows)
-    return bool(largest - 1.0 / rows.shape[1] > AXIAL_EXCESS)
+    return bool(largest - 1.0 / rows.shape[1] > AXIAL_EIGENVALUE_MARGIN)
 
 
 def principal_axis(rows: np.ndarray) -> tuple[float, np.ndarray]:
@@ -201,11 +201,12 @@ def check_axial(axial: bool | str | Sequence[str] | None, idata: Any, group: str
     """Raise ``ValueError`` if `axial` names a variable that the group does not hold."""
     if axial is None or isinstance(axial, bool):
         return
-    names = list(map(str, dataset_of(idata, group).data_vars))
+    names = list(map(str, get_dataset(idata, group).data_vars))
     for name in [axial] if isinstance(axial, str) else axial:
         if name not in names:
             raise ValueError(
-                f"`axial` names {name!r}, but the group {group!r} holds {', '.join(names)}."
+                f"`axial` names {name!r}, but the variables of the group {group!r} are "
+                f"{', '.join(names)}."
             )
 
 

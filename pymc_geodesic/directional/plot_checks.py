@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 from arviz_base import convert_to_datatree
 
-from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GRAY, Pen, draw, panels
 from pymc_geodesic.directional.density import kernel_density, thin
-from pymc_geodesic.directional.direction_variables import dataset_of, select_variables
+from pymc_geodesic.directional.direction_variables import get_dataset, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
 from pymc_geodesic.directional.plot_circular import (
     GRID,
@@ -139,7 +139,7 @@ def plot_trace(
             pen.line(steps, values, color=COLORS[chain % len(COLORS)], width=0.8)
         radius = cap_about_mean(rows, center, prob, 180.0 / np.pi).radius
         for edge in (radius, -radius) if rows.shape[1] == 2 else (radius,):
-            pen.line(steps[[0, -1]], np.full(2, edge), color=GREY, width=1.5)
+            pen.line(steps[[0, -1]], np.full(2, edge), color=GRAY, width=1.5)
         pen.labels("draw", "degrees from the mean")
         pen.title(f"{name}: {prob:.0%} within {radius:.3g}°")
 
@@ -240,7 +240,7 @@ def plot_ppc_dist(
                 f"The group {group!r} holds no variable {name!r}. Add predictions with "
                 "pm.sample_posterior_predictive(idata, extend_inferencedata=True)."
             )
-    predictions = dataset_of(tree, group, coords, sample_dims)
+    predictions = get_dataset(tree, group, coords, sample_dims)
     data = xr.Dataset({name: xr.DataArray(0.0) for name in observed})
     collection = panels(data, backend, size=(440, 440), **pc_kwargs)
 
@@ -271,7 +271,7 @@ def _circle(pen: Pen, name: str, seen: np.ndarray, sets: np.ndarray, compass: bo
     for each in heights:
         polar.line(GRID, top + each, color=COLORS[0], width=0.8, alpha=0.4)
     polar.line(GRID, top + height, color=DARK, width=2.0)
-    polar.line(GRID, np.full(GRID.shape, top), color=GREY, width=1.0)
+    polar.line(GRID, np.full(GRID.shape, top), color=GRAY, width=1.0)
     polar.draw_grid(circles=(1.0,))
     pen.legend({"data": DARK, "predicted": COLORS[0]})
     pen.title(name)

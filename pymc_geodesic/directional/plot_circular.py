@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from pymc_geodesic.arguments import check_integers
-from pymc_geodesic.diagnostics.panels import COLORS, DARK, GREY, LIGHT, Pen, draw, panels
+from pymc_geodesic.diagnostics.panels import COLORS, DARK, GRAY, LIGHT, Pen, draw, panels
 from pymc_geodesic.directional.direction_variables import rename_last, select_variables
 from pymc_geodesic.directional.mean_direction import directional_mean
 from pymc_geodesic.directional.regions import hdi, hdr, resolve_probability
@@ -122,7 +122,7 @@ class PolarAxes:
         assert self.pen is not None
         turn = np.linspace(0.0, 2 * np.pi, 181)
         for fraction in circles:
-            self.line(turn, np.full(turn.shape, fraction * self.rim), color=GREY, width=0.7)
+            self.line(turn, np.full(turn.shape, fraction * self.rim), color=GRAY, width=0.7)
         for degrees in range(0, 360, 45):
             angle = np.radians(degrees)
             self.line(np.full(2, angle), np.array([0.0, self.rim]), color=LIGHT, width=0.5)
@@ -371,7 +371,7 @@ def _draw_polar(
     polar.area(np.r_[GRID, GRID[::-1]], np.r_[top + filled, base], color=COLORS[0], alpha=0.4)
     for height, color in lines:
         polar.line(GRID, top + height, color=color)
-    polar.line(GRID, base, color=GREY, width=1.0)
+    polar.line(GRID, base, color=GRAY, width=1.0)
     polar.draw_grid(circles=(1.0,))
 
 

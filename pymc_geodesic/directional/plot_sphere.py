@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.diagnostics.panels import (
     COLORS,
     DARK,
-    GREY,
+    GRAY,
     LIGHT,
     Pen,
     backend_name,
@@ -95,7 +95,7 @@ class LambertMap(Map):
         )
         self.line(self._net(step), color=LIGHT, width=0.6)
         x, y = self.radius * np.cos(_FULL_TURN), self.radius * np.sin(_FULL_TURN)
-        self.pen.line(x, y, color=GREY, width=1.2)
+        self.pen.line(x, y, color=GRAY, width=1.2)
         edge = (1.16 if self.compass else 1.04) * self.radius
         self.pen.equal_axes((-edge, edge), (-edge, edge))
         if self.compass:
@@ -149,7 +149,7 @@ class MollweideMap(Map):
         """Draw the ellipse and the graticule."""
         self.line(graticule(), color=LIGHT, width=0.6)
         a, b = 2 * np.sqrt(2.0), np.sqrt(2.0)
-        self.pen.line(a * np.cos(_FULL_TURN), b * np.sin(_FULL_TURN), color=GREY, width=1.2)
+        self.pen.line(a * np.cos(_FULL_TURN), b * np.sin(_FULL_TURN), color=GRAY, width=1.2)
         self.pen.equal_axes((-1.03 * a, 1.03 * a), (-1.06 * b, 1.06 * b))
 
     def points(self, rows: np.ndarray, **style: Any) -> None:
@@ -173,8 +173,8 @@ class OrthographicMap(Map):
 
     def draw_graticule(self) -> None:
         """Draw the rim and the graticule."""
-        self.line(graticule(), color=GREY, width=0.5)
-        self.pen.line(np.cos(_FULL_TURN), np.sin(_FULL_TURN), color=GREY, width=1.2)
+        self.line(graticule(), color=GRAY, width=0.5)
+        self.pen.line(np.cos(_FULL_TURN), np.sin(_FULL_TURN), color=GRAY, width=1.2)
         self.pen.equal_axes((-1.04, 1.04), (-1.04, 1.04))
 
     def points(self, rows: np.ndarray, *, alpha: float = 1.0, **style: Any) -> None:

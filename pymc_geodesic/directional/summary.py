@@ -70,7 +70,7 @@ def summary(
     axial: bool | str | Sequence[str] | None = None,
     hdr: bool = True,
 ) -> pd.DataFrame | xr.Dataset:
-    r"""Summarize directions, axes, angles and orthonormal frames, one row for each.
+    r"""Summarize directions, axes, angles and orthonormal frames in a table, one row for each.
 
     The columns are:
 
@@ -226,7 +226,7 @@ def _summarize_direction(draws: np.ndarray, name: str, options: _Options) -> dic
     rows = draws.reshape(-1, draws.shape[-1])
     center = directional_mean(rows, resolve_axial(rows, name, options.axial))
     scale = units_per_radian(options.unit)
-    row = _mean_columns(center, options) | _spread_columns(center)
+    row = _mean_columns(center, options) | _dispersion_columns(center)
     row[f"cap{options.percent}_radius"] = cap_about_mean(rows, center, options.prob, scale).radius
     if rows.shape[1] == 2:
         angle = scale * np.arctan2(rows[:, 1], rows[:, 0])
@@ -241,7 +241,7 @@ def _summarize_direction(draws: np.ndarray, name: str, options: _Options) -> dic
             row[f"hdr{options.percent}_sr"] = region.area
             row[f"hdr{options.percent}_deg2"] = region.area_deg2
     aligned = align_to_axis(draws, center.mean) if center.axial else draws
-    return row | _chain_columns(aligned, aligned @ center.mean)
+    return row | _convergence_columns(aligned, aligned @ center.mean)
 
 
 def _summarize_frame(draws: np.ndarray, options: _Options) -> dict[str, float]:
@@ -249,11 +249,11 @@ def _summarize_frame(draws: np.ndarray, options: _Options) -> dict[str, float]:
     frames = draws.reshape(-1, *draws.shape[2:])
     center = mean_frame(frames)
     cap = frame_cap(frames, options.prob, units_per_radian(options.unit))
-    row = _spread_columns(center) | {f"cap{options.percent}_radius": cap.radius}
+    row = _dispersion_columns(center) | {f"cap{options.percent}_radius": cap.radius}
     flat = draws.reshape(*draws.shape[:2], -1)
     if options.coordinates == "vector":
         row = {f"x{i}": value for i, value in enumerate(center.mean.ravel())} | row
-    return row | _chain_columns(flat, flat @ center.mean.ravel())
+    return row | _convergence_columns(flat, flat @ center.mean.ravel())
 
 
 def _mean_columns(center: DirectionalMean, options: _Options) -> dict[str, float]:
@@ -275,14 +275,14 @@ def _mean_columns(center: DirectionalMean, options: _Options) -> dict[str, float
     return {name: float(value) for name, value in zip(names, values, strict=True)}
 
 
-def _spread_columns(center: DirectionalMean) -> dict[str, float]:
+def _dispersion_columns(center: DirectionalMean) -> dict[str, float]:
     return {
         "resultant_length": center.resultant_length,
         "spherical_variance": 1.0 - center.resultant_length,
     }
 
 
-def _chain_columns(draws: np.ndarray, along: np.ndarray) -> dict[str, float]:
+def _convergence_columns(draws: np.ndarray, along: np.ndarray) -> dict[str, float]:
     """Return ESS and R-hat of the coordinates of the embedding and x·m."""
     coordinates = xr.Dataset(
         {"x": (("chain", "draw", "coordinate"), np.concatenate([draws, along[..., None]], axis=-1))}

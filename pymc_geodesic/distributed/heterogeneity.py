@@ -39,7 +39,7 @@ MAX_WORDS = 1000
 """Number of words that are compared, those of the largest probability."""
 
 MAX_INFLATION = 0.1
-"""Relative excess of the variance of topics above which a warning is issued."""
+"""Relative increase of the variance of topics above which a warning is issued."""
 
 
 class Heterogeneity(NamedTuple):
@@ -52,7 +52,7 @@ class Heterogeneity(NamedTuple):
     warning : str or None
         Message, if the difference biases the draws.
     variance_inflation : float or None
-        Relative excess of the variance due to the visits, for topics.
+        Relative increase of the variance due to the visits, for topics.
     """
 
     shifts: np.ndarray
@@ -68,7 +68,7 @@ def last_points(chains: Sequence[Sequence[VisitDraws]], n: int) -> list[dict[str
 
 
 def check_shifts(shifts: np.ndarray, *, conducive: bool) -> Heterogeneity:
-    """Compare the shifts with `MAX_SHIFT`, and word the warning."""
+    """Compare the shifts with `MAX_SHIFT`, and compose the warning."""
     worst = int(np.argmax(shifts))
     if not shifts[worst] > MAX_SHIFT:
         return Heterogeneity(shifts, None)
@@ -77,7 +77,7 @@ def check_shifts(shifts: np.ndarray, *, conducive: bool) -> Heterogeneity:
         remedy = f"conducive=True, {remedy}"
     warning = (
         f"The shards are too heterogeneous: the target of shard {worst} has a mean "
-        f"{shifts[worst]:.2g} posterior standard deviations off, and the draws overestimate the "
+        f"{shifts[worst]:.2g} posterior standard deviations away, and the draws overestimate the "
         f"posterior variance. Try {remedy}."
     )
     return Heterogeneity(shifts, warning)

@@ -147,7 +147,7 @@ def laplace_approximation(expand: Expand, product: Product, x: np.ndarray) -> La
     current = expand(x, SUBSAMPLE, True)
     if not (np.isfinite(current.value) and np.isfinite(current.gradient).all()):
         raise ValueError(
-            "the log-density is not finite at the initial point: look for NaN in the shards, or "
+            "the log-density is not finite at the initial point. Check the shards for NaN, or "
             "set other initial values (initval=)"
         )
     for _ in range(MAX_NEWTON_STEPS):

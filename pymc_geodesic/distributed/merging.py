@@ -243,7 +243,8 @@ def _warn_of_anisotropy(draws: Sequence[np.ndarray], fitted: Sequence[np.ndarray
             "direction as in another, but merge_directions fits an isotropic von Mises–Fisher "
             "distribution to each shard: merged draws are too wide where shards are informative in "
             "different directions. Sample the posterior of all rows with "
-            "pymc_geodesic.distributed.sample, or deal the rows to the shards in random order.",
+            "pymc_geodesic.distributed.sample, or distribute the rows over the shards in random "
+            "order.",
             stacklevel=3,
         )
 

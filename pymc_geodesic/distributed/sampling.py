@@ -47,7 +47,7 @@ from pymc_geodesic.runs.pymc_backend import (
     log_warnings,
     run_convergence_checks,
 )
-from pymc_geodesic.sparse import containers_of
+from pymc_geodesic.sparse import get_containers
 from pymc_geodesic.steps.gsgnht import gSGNHT
 from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sggmc import SGGMC
@@ -139,7 +139,7 @@ def sample(
         its number of rows ``n_rows``, the number of ``reloads`` after a worker was lost, and if
         gradients or counts can be compared ``shift``, the shift of the mean of its target in
         posterior standard deviations. Its attribute ``bytes_per_draw`` is the traffic per draw,
-        and ``variance_inflation`` the relative excess of the variance of topics.
+        and ``variance_inflation`` the relative increase of the variance of topics.
 
     Raises
     ------
@@ -327,7 +327,7 @@ def _data_tree(
     save_warmup : bool
         Whether to include them.
     """
-    rows = {container for name in spec.row_names for container in containers_of(model, name)}
+    rows = {container for name in spec.row_names for container in get_containers(model, name)}
     rows |= {model.rvs_to_values[model[name]] for name in spec.local_names}
     inputs_of_point = [value for value in model.value_vars if value not in rows]
     named = [

@@ -80,7 +80,7 @@ class RowCounts:
             names = [variable.name for variable in self._step.variables]
             raise ValueError(
                 f"the counts of the rows of a shard are negative or not finite for one of {names}: "
-                "look for NaN in the shards, or pass conducive=False"
+                "check the shards for NaN, or pass conducive=False"
             )
         return CountsAt(values, self._share * counts, self._share * exposures)
 

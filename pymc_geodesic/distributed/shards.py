@@ -17,7 +17,7 @@ from pymc_geodesic.densities.row_dependence import observed_with_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.runs.identity import serialize_step
-from pymc_geodesic.sparse import SparseData, containers_of, sparse_containers
+from pymc_geodesic.sparse import SparseData, get_containers, sparse_containers
 from pymc_geodesic.steps.scir import SCIR
 from pymc_geodesic.steps.sgld import SGLD
 from pymc_geodesic.steps.sgrld import SGRLD
@@ -161,7 +161,7 @@ def _container_names(model: pm.Model) -> list[str]:
     names = [data.name for data in model.data_vars]
     matrices = [name.removesuffix("_rows") for name in names if name.endswith("_rows")]
     matrices = [name for name in matrices if sparse_containers(model, name) is not None]
-    parts = {part.name for name in matrices for part in containers_of(model, name)}
+    parts = {part.name for name in matrices for part in get_containers(model, name)}
     return [name for name in names if name not in parts] + matrices
 
 

@@ -21,7 +21,7 @@ HEARTBEAT_TIMEOUT = 20.0
 """Seconds within which the scheduler notices that a worker is unreachable."""
 
 MAX_RELOADS = 5
-"""Consecutive losses of the worker of one call, after which the call is taken for their cause."""
+"""Maximum number of consecutive worker losses in one call; more are attributed to the call."""
 
 WORKER_TIMEOUT = 60.0
 """Seconds to wait for a worker if the cluster has none."""
@@ -78,7 +78,7 @@ class _ActorHandle:
         except (OSError, RuntimeError, ValueError) as error:
             # Dask has no exception class for a lost worker; an exception of the actor itself comes
             # from a worker that is still connected.
-            if self.is_lost or (isinstance(error, OSError) and self._is_lost_soon()):
+            if self.is_lost or (isinstance(error, OSError) and self._becomes_lost()):
                 raise LostWorkerError(self.address) from error
             raise
 
@@ -96,7 +96,7 @@ class _ActorHandle:
                 if self.is_lost:
                     raise LostWorkerError(self.address) from None
 
-    def _is_lost_soon(self) -> bool:
+    def _becomes_lost(self) -> bool:
         """Wait for the scheduler, which may notice a lost worker later than its callers do."""
         until = time.monotonic() + HEARTBEAT_TIMEOUT
         while not self.is_lost:
@@ -111,7 +111,7 @@ class _ActorHandle:
 
 
 class WorkerPool:
-    """One Dask actor per shard, spread over the workers and recreated when a worker is lost.
+    """One Dask actor per shard, distributed over the workers and recreated when a worker is lost.
 
     Parameters
     ----------

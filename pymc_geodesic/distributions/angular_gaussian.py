@@ -192,8 +192,8 @@ def fill_esag(rng: np.random.Generator, mu: Array, gamma: Array, out: Array) -> 
     length, radius = math.sqrt(np.sum(mu * mu)), math.hypot(mu[1], mu[2])
     height, across = (mu[0] / length, radius / length) if length > 0.0 else (1.0, 0.0)
     cosine, sine = (mu[1] / radius, mu[2] / radius) if radius > 0.0 else (1.0, 0.0)
-    excess = math.hypot(gamma[0], gamma[1])
-    wide = math.sqrt(math.hypot(1.0, excess) + excess)
+    eccentricity = math.hypot(gamma[0], gamma[1])
+    wide = math.sqrt(math.hypot(1.0, eccentricity) + eccentricity)
     angle = 0.5 * math.atan2(gamma[1], gamma[0])
     turned, turned_across = math.cos(angle), math.sin(angle)
     for row in range(out.shape[0]):

@@ -98,7 +98,7 @@ def _warn_of_degrees(name: str, largest: Any) -> None:
     """Warn if observed angles, not all of them missing, are probably in degrees."""
     if largest is not np.ma.masked and largest > LIKELY_DEGREES:
         warnings.warn(
-            f"the observed angles of {name!r} go to {largest:.6g}, which is taken as radians: "
+            f"the observed angles of {name!r} have absolute values up to {largest:.6g} radians. "
             "np.deg2rad converts degrees, and np.angle(np.exp(1j * x)) wraps angles that have gone "
             "around many times",
             UserWarning,
@@ -125,7 +125,7 @@ def wrap_angles(angles: ArrayLike) -> NDArray[np.float64]:
     return np.pi - np.mod(np.pi - np.asarray(angles, dtype=float), 2.0 * np.pi)
 
 
-def angle_of_mean(
+def broadcast_mean_angle(
     size: TensorVariable, mu: TensorVariable, concentration: TensorVariable
 ) -> TensorVariable:
     """Return the mean angle in the shape of the variable, in [−π, π]."""
@@ -331,7 +331,7 @@ class PeriodicVonMises(Angular):
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, kappa: TensorVariable
     ) -> TensorVariable:
         """Return the mean direction."""
-        return angle_of_mean(size, mu, kappa)
+        return broadcast_mean_angle(size, mu, kappa)
 
     def logp(value: TensorVariable, mu: TensorVariable, kappa: TensorVariable) -> TensorVariable:
         """Return the log-density of angles."""
@@ -445,7 +445,7 @@ class WrappedCauchy(Angular):
         rv: TensorVariable, size: TensorVariable, mu: TensorVariable, rho: TensorVariable
     ) -> TensorVariable:
         """Return the mean direction."""
-        return angle_of_mean(size, mu, rho)
+        return broadcast_mean_angle(size, mu, rho)
 
     def logp(value: TensorVariable, mu: TensorVariable, rho: TensorVariable) -> TensorVariable:
         """Return the log-density of angles."""

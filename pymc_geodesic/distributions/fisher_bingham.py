@@ -355,8 +355,8 @@ class Kent(Directional):
         """Return the log-density of unit vectors, shape (...), for values of shape (..., 3)."""
         zero = pt.zeros_like(beta)
         values = pt.stack([zero, beta, -beta], axis=-1)
-        pulls = pt.stack([kappa, pt.zeros_like(kappa), pt.zeros_like(kappa)], axis=-1)
-        log_integral = spectral_integral(values, np.ones(3), pulls)[0].astype(value.dtype)
+        slopes = pt.stack([kappa, pt.zeros_like(kappa), pt.zeros_like(kappa)], axis=-1)
+        log_integral = spectral_integral(values, np.ones(3), slopes)[0].astype(value.dtype)
         cosine, along = inner_product(value, mu), inner_product(value, major)
         # The squares of the three cosines sum to one.
         density = kappa * cosine + beta * (2.0 * along**2 + cosine**2 - 1.0) - log_integral

@@ -38,8 +38,9 @@ SYMMETRY_TOLERANCE = 1e-6
 
 BISECTIONS = 60
 
-NEAR_ENOUGH = 0.02
-"""Error of t relative to the width of the saddle; it affects the number of proposals only."""
+T_TOLERANCE = 0.02
+"""Tolerance of t, relative to the width of the saddle; draws are exact for any value, and the
+number of proposals is near its minimum."""
 
 
 @compiled
@@ -69,14 +70,14 @@ def tangent_slope(point: float) -> float:
 
 
 @compiled
-def envelope(values: Array, pulls: Array) -> tuple[float, float]:
+def envelope(values: Array, slopes: Array) -> tuple[float, float]:
     """Choose t and l₀ of the angular central Gaussian proposals.
 
     Parameters
     ----------
     values : ndarray, shape (d,)
         Eigenvalues of A.
-    pulls : ndarray, shape (d,)
+    slopes : ndarray, shape (d,)
         Coordinates of b in the eigenvectors.
 
     Returns
@@ -87,7 +88,7 @@ def envelope(values: Array, pulls: Array) -> tuple[float, float]:
         l₀.
     """
     gaps = np.max(values) - values
-    length = math.sqrt(np.sum(pulls * pulls))
+    length = math.sqrt(np.sum(slopes * slopes))
     low, high = 0.0, 0.5 * values.size + length
     distance, point = high, 0.0
     for _ in range(BISECTIONS):
@@ -95,8 +96,8 @@ def envelope(values: Array, pulls: Array) -> tuple[float, float]:
         form, steepness, trace = 0.0, 0.0, 0.0
         for i in range(values.size):
             inverse = 1.0 / (distance + gaps[i])
-            form += pulls[i] * pulls[i] * inverse
-            steepness += pulls[i] * pulls[i] * inverse * inverse
+            form += slopes[i] * slopes[i] * inverse
+            steepness += slopes[i] * slopes[i] * inverse * inverse
             trace += inverse
         point = tangent_point(form)
         weight = tangent_slope(point)
@@ -104,7 +105,7 @@ def envelope(values: Array, pulls: Array) -> tuple[float, float]:
             low = distance
         else:
             high = distance
-        if high - low < NEAR_ENOUGH * min(high, math.sqrt(high)):
+        if high - low < T_TOLERANCE * min(high, math.sqrt(high)):
             break
     return distance, point
 
@@ -113,7 +114,7 @@ def envelope(values: Array, pulls: Array) -> tuple[float, float]:
 def fill_from_envelope(
     rng: np.random.Generator,
     values: Array,
-    pulls: Array,
+    slopes: Array,
     distance: float,
     point: float,
     out: Array,
@@ -123,7 +124,7 @@ def fill_from_envelope(
     Parameters
     ----------
     rng : numpy.random.Generator
-    values, pulls : ndarray, shape (d,)
+    values, slopes : ndarray, shape (d,)
     distance, point : float
         Results of `envelope`.
     out : ndarray, shape (d,)
@@ -133,7 +134,7 @@ def fill_from_envelope(
     weight = tangent_slope(point)
     form = 0.0
     for i in range(d):
-        form += pulls[i] * pulls[i] / (distance + largest - values[i])
+        form += slopes[i] * slopes[i] / (distance + largest - values[i])
     stretch = math.sqrt(weight / (1.0 - weight * form))
     half = 0.5 * d
     top = point + math.log1p(math.exp(-2.0 * point)) - weight * point * point
@@ -144,14 +145,14 @@ def fill_from_envelope(
         squared = 0.0
         for i in range(d):
             gap = distance + largest - values[i]
-            out[i] = rng.standard_normal() / math.sqrt(gap) + common * pulls[i] / gap
+            out[i] = rng.standard_normal() / math.sqrt(gap) + common * slopes[i] / gap
             squared += out[i] * out[i]
         scale = 1.0 / math.sqrt(squared)
         precision, along = 0.0, 0.0
         for i in range(d):
             out[i] *= scale
             precision += (distance + largest - values[i]) * out[i] * out[i]
-            along += pulls[i] * out[i]
+            along += slopes[i] * out[i]
         precision -= weight * along * along
         size = abs(along)
         slack = size + math.log1p(math.exp(-2.0 * size)) - weight * size * size - top
@@ -206,12 +207,12 @@ def fill_fisher_bingham(rng: np.random.Generator, matrix: Array, vector: Array, 
     require_symmetric(matrix)
     if not np.all(np.isfinite(vector)):
         raise ValueError("mu and kappa must be finite")
-    values, axes, pulls = eigenbasis(matrix, vector)
-    distance, point = envelope(values, pulls)
+    values, axes, slopes = eigenbasis(matrix, vector)
+    distance, point = envelope(values, slopes)
     coordinates = np.empty(values.size)
     proposals = 0
     for row in range(out.shape[0]):
-        proposals += fill_from_envelope(rng, values, pulls, distance, point, coordinates)
+        proposals += fill_from_envelope(rng, values, slopes, distance, point, coordinates)
         out[row] = from_eigenbasis(axes, coordinates)
     return proposals
 
@@ -228,12 +229,12 @@ def fill_kent(
         raise ValueError("major must be orthogonal to mu")
     if not (beta >= 0.0 and 2.0 * beta < kappa and kappa < np.inf):
         raise ValueError("beta must be at least 0 and below kappa / 2, kappa finite")
-    values, pulls = np.array([0.0, beta, -beta]), np.array([kappa, 0.0, 0.0])
-    distance, point = envelope(values, pulls)
+    values, slopes = np.array([0.0, beta, -beta]), np.array([kappa, 0.0, 0.0])
+    distance, point = envelope(values, slopes)
     coordinates = np.empty(3)
     proposals = 0
     for row in range(out.shape[0]):
-        proposals += fill_from_envelope(rng, values, pulls, distance, point, coordinates)
+        proposals += fill_from_envelope(rng, values, slopes, distance, point, coordinates)
         x, y, z = coordinates
         for i in range(3):
             j, k = (i + 1) % 3, (i + 2) % 3

@@ -99,10 +99,10 @@ def warn_of_missing_constant(name: str, invariants: TensorVariable | None) -> No
         first, second = np.zeros(1), np.ones(1)
     if not np.allclose(first, second, rtol=1e-5, atol=1e-8):
         warnings.warn(
-            f"the constant of {name!r} is left out of its log-density and depends on "
-            f"{', '.join(repr(rv.name) for rv in free)}: their posterior will be wrong. Let no "
-            "free variable change the concentrations of these frames; the documentation of their "
-            "distribution says for how many rows and columns the constant is known.",
+            f"the log-density of {name!r} omits its normalizing constant, which depends on "
+            f"{', '.join(repr(rv.name) for rv in free)}: their posterior is not valid. Set the "
+            "concentrations to numbers, or use numbers of rows and columns for which the constant "
+            "is computed; the documentation of the distribution lists them.",
             UserWarning,
             skip_file_prefixes=(PACKAGE, os.path.dirname(pymc.__file__)),
         )

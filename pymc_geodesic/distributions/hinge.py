@@ -48,9 +48,10 @@ def warn_of_random_cost(name: str, args: Sequence[Any], kwargs: Mapping[str, Any
         free = [rv.name for rv in modelcontext(None).free_RVs if rv in above]
         if free:
             warnings.warn(
-                f"the {argument} of {name!r} depends on {', '.join(map(repr, free))}: ψ is no "
-                f"likelihood and says nothing of its own {argument}, so that their posterior will "
-                "be wrong. Give a number, and choose it by cross-validation.",
+                f"the {argument} of {name!r} depends on {', '.join(map(repr, free))}. The hinge "
+                f"pseudo-likelihood has no normalizing constant, so that the posterior of its "
+                f"{argument} is not valid. Set {argument}= to a number, chosen by "
+                "cross-validation.",
                 UserWarning,
                 skip_file_prefixes=(PACKAGE, os.path.dirname(pymc.__file__)),
             )

@@ -539,7 +539,7 @@ class MatrixBingham(Frame):
         rv: TensorVariable, size: TensorVariable, A: TensorVariable, b: TensorVariable
     ) -> TensorVariable:
         """Return a mode."""
-        mode = mode_of(A, b)
+        mode = compute_mode(A, b)
         if not rv_size_is_none(size):
             mode = pt.full(pt.concatenate([size, mode.shape[-2:]]), mode)
         return mode
@@ -570,7 +570,7 @@ def has_known_constant(A: Variable, b: Variable) -> bool:
     return n is not None and p is not None and n <= MAX_ROWS
 
 
-def mode_of(A: TensorVariable, b: TensorVariable) -> TensorVariable:
+def compute_mode(A: TensorVariable, b: TensorVariable) -> TensorVariable:
     """Return eigenvectors of A that maximize the exponent, shape (..., n, p).
 
     Positive weights are paired with the largest eigenvalues in decreasing order, negative ones with

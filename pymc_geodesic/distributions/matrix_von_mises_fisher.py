@@ -95,12 +95,12 @@ def _propose(rng: np.random.Generator, concentration: Array) -> tuple[Array, Arr
     log_acceptance = np.zeros(n_frames)
     for r in range(n_columns):
         chosen, dim = frames[..., :r], rows - r
-        pull = _orthogonal_part(concentration[..., r], chosen)
-        kappa = np.linalg.norm(pull, axis=-1)
+        remainder = _orthogonal_part(concentration[..., r], chosen)
+        kappa = np.linalg.norm(remainder, axis=-1)
         random_direction = _directions(
             _orthogonal_part(rng.standard_normal((n_frames, rows)), chosen)
         )
-        mean = np.where(kappa[:, None] > 0, _directions(pull), random_direction)
+        mean = np.where(kappa[:, None] > 0, _directions(remainder), random_direction)
         cosine, sine = _pole_draws(rng, dim, kappa)
         column = cosine[:, None] * mean
         if dim > 1:
@@ -297,7 +297,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
 
     @njit
     def propose(
-        rng: np.random.Generator, pulls: Array, largest: Array, frame: Array, taken: Array
+        rng: np.random.Generator, rotated: Array, largest: Array, frame: Array, taken: Array
     ) -> float:
         """Fill a frame column by column; return the logarithm of the acceptance probability.
 
@@ -309,7 +309,7 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
         for r in range(p):
             dim = n - r
             for i in range(n):
-                mean[i] = pulls[i, r]
+                mean[i] = rotated[i, r]
             orthogonal_part(mean, frame, r)
             kappa = normalized(mean)
             if kappa == 0.0:
@@ -355,18 +355,18 @@ def compiled_frame(njit: Any) -> Callable[..., None]:
     def draw(rng: np.random.Generator, F: Array, out: Array) -> None:
         """Fill ``out`` with the first proposal that is accepted."""
         n, p = F.shape
-        pulls, rotation, largest = np.empty((n, p)), np.zeros((p, p)), np.empty(p)
+        rotated, rotation, largest = np.empty((n, p)), np.zeros((p, p)), np.empty(p)
         for r in range(p):
             rotation[r, r] = 1.0
             for i in range(n):
                 if not np.isfinite(F[i, r]):
                     raise ValueError("F must be finite")
-                pulls[i, r] = F[i, r]
-        make_orthogonal(pulls, rotation)
-        lengths_in_order(pulls, rotation, largest)
+                rotated[i, r] = F[i, r]
+        make_orthogonal(rotated, rotation)
+        lengths_in_order(rotated, rotation, largest)
         frame, taken = np.empty((n, p)), np.empty((n, p))
         for _ in range(MAX_PROPOSALS):
-            log_acceptance = propose(rng, pulls, largest, frame, taken)
+            log_acceptance = propose(rng, rotated, largest, frame, taken)
             if -rng.standard_exponential() <= log_acceptance:
                 for i in range(n):
                     for j in range(p):

@@ -64,7 +64,7 @@ SMALL_LAMBDA = 1e-7
 """|λ| below which two terms are exact to rounding; these are differentiable at zero."""
 
 DROP = 40.0
-"""Drop of the logarithm of the last term from that of the largest."""
+"""Difference between the logarithms of the largest and the last term."""
 
 MAX_TERMS = 1e7
 """Maximum number of terms; the constant is NaN if more are needed."""
@@ -82,7 +82,7 @@ N_ITERATIONS = 12
 
 
 class SeriesLength(LoopOp, WithJax, Op):
-    """The number of terms, unchanged: a mark for JAX."""
+    """Identity of the number of terms, by which the JAX rewrite finds the series."""
 
     __props__ = ()
 
@@ -315,9 +315,9 @@ def draw_sine_bivariate(
     k1, k2 = kappas[rows, first], kappas[rows, 1 - first]
     angles = np.empty((len(kappas), 2))
     a, _ = _first_angles(rng, k1, k2, lams)
-    pull = lams * np.sin(a)
+    cross = lams * np.sin(a)
     angles[rows, first] = a
-    angles[rows, 1 - first] = draw_von_mises(rng, np.arctan2(pull, k2), np.hypot(k2, pull))
+    angles[rows, 1 - first] = draw_von_mises(rng, np.arctan2(cross, k2), np.hypot(k2, cross))
     return wrap_angles(means + angles.reshape(*size, 2))
 
 
@@ -378,15 +378,15 @@ def compiled_sine_pair(njit: Any) -> Callable[..., None]:
             side = -1.0 if rng.random() < 0.5 else 1.0
             away = von_mises(rng, 0.0, concentration)
             angle = np.pi - (np.pi - center - away) % (2.0 * np.pi)
-            pull = lam * np.sin(angle)
-            r = np.sqrt(far * far + pull * pull)
+            cross = lam * np.sin(angle)
+            r = np.sqrt(far * far + cross * cross)
             target = near * np.cos(angle) - log_normalizer(2.0, r) - log_circle
             bound = height - concentration * 2.0 * np.sin(0.5 * away) ** 2
             if -rng.standard_exponential() <= target - bound and (center == 0.0 or angle >= 0.0):
                 break
-        pull *= side
+        cross *= side
         out[first] = side * angle
-        out[1 - first] = von_mises(rng, np.arctan2(pull, far), r)
+        out[1 - first] = von_mises(rng, np.arctan2(cross, far), r)
 
     return fill_pair
 

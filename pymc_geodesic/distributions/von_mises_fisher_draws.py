@@ -108,8 +108,8 @@ def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: in
     def propose(slope: Array, mode: Array, kappa: Array, n: int) -> tuple[Array, NDArray[np.intp]]:
         near = slope * rng.standard_gamma(freedom / 2.0, n)
         proposal = 2.0 * near / (near + rng.standard_gamma(freedom / 2.0, n))
-        excess = kappa / freedom * (proposal - mode)
-        rejected = rng.standard_exponential(n) < freedom * (excess - np.log1p(excess))
+        z = kappa / freedom * (proposal - mode)
+        rejected = rng.standard_exponential(n) < freedom * (z - np.log1p(z))
         return proposal, np.flatnonzero(rejected)
 
     deficits, rows = propose(slope, mode, kappa, n)
@@ -355,12 +355,10 @@ def compiled_draws(njit: Any) -> CompiledDraws:
             half_tangent = width * (rng.standard_normal() / rng.standard_normal())
             odds = half_tangent * half_tangent
             deficit = 2.0 * odds / (1.0 + odds)
-            excess = kappa * (deficit - mode)
+            z = kappa * (deficit - mode)
             limit = rng.standard_exponential()
             # Infinite odds make these comparisons false, and the proposal is drawn again.
-            if limit >= 0.5 * excess * excess / (1.0 + min(excess, 0.0)) or (
-                limit >= excess - np.log1p(excess)
-            ):
+            if limit >= 0.5 * z * z / (1.0 + min(z, 0.0)) or (limit >= z - np.log1p(z)):
                 return deficit, 2.0 * half_tangent / (1.0 + odds)
 
     @njit
@@ -377,8 +375,8 @@ def compiled_draws(njit: Any) -> CompiledDraws:
         while True:
             odds = slope * rng.standard_gamma(freedom / 2.0) / rng.standard_gamma(freedom / 2.0)
             proposal = 2.0 * odds / (1.0 + odds)
-            excess = kappa / freedom * (proposal - mode)
-            if rng.standard_exponential() >= freedom * (excess - np.log1p(excess)):
+            z = kappa / freedom * (proposal - mode)
+            if rng.standard_exponential() >= freedom * (z - np.log1p(z)):
                 return proposal
 
     @njit

@@ -1,4 +1,4 @@
-"""Gradient functions of a posterior in whitened coordinates: over all rows, and of minibatches."""
+"""Gradient functions in adaptable coordinates: over all rows, and of minibatches."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class AdaptedGradient:
     exact : GradientFunctionLike
         Gradient over all rows, or a sample of them, followed by the log-density.
     minibatch : GradientFunctionLike, optional
-        Gradient of a minibatch; `exact` takes its place if there are no minibatches.
+        Gradient of a minibatch; without minibatches `exact` is used instead.
     total : TotalGradient, optional
         The sum over rows that `exact` evaluates.
     all_rows : callable, optional
-        Returns the parts of all rows, over which `total` sums.
+        Function that returns all rows in parts, over which `total` sums.
     use_control_variates : bool
         Whether the minibatch gradient may have control variates.
     make_curvature : callable, optional
-        Compiles second derivatives of the rows for second-order control variates; returns None
-        where PyTensor has none.
+        Function that compiles second derivatives of the rows for second-order control variates, and
+        returns None if PyTensor does not have them.
 
     Attributes
     ----------
@@ -49,7 +49,8 @@ class AdaptedGradient:
     metric : Metric
     widths : list of int
     control_variates : ControlVariates or None
-        Those of first order; None without minibatches or with ``use_control_variates=False``.
+        First-order control variates; None without minibatches or with
+        ``use_control_variates=False``.
     second_order : SecondOrderControlVariates or None
         None until `compile_second_order`.
     """
@@ -88,12 +89,12 @@ class AdaptedGradient:
 
     @property
     def exact(self) -> GradientFunctionLike:
-        """Gradient and log-density over all rows, or over the sample of `set_sample`."""
+        """Gradient and log-density over all rows, or over the subsample of `set_sample`."""
         return self._exact.logp_grad
 
     @property
     def estimated(self) -> GradientFunctionLike:
-        """Gradient estimate that Langevin dynamics follow."""
+        """Gradient estimate for Langevin dynamics."""
         return (self._by_order[self.order] or self._exact).logp_grad
 
     @property
@@ -140,12 +141,12 @@ class AdaptedGradient:
         n_rows: int | np.ndarray,
         weight: float | np.ndarray,
     ) -> None:
-        """Let `exact` sum over a weighted sample of the rows; see `TotalGradient.set_rows`."""
+        """Restrict `exact` to a weighted subsample of the rows; see `TotalGradient.set_rows`."""
         assert self._total is not None
         self._total.set_rows(arrays, n_rows, weight)
 
     def exact_gradient(self, x: np.ndarray) -> np.ndarray:
-        """Gradient over all rows, or over the sample of `set_sample`."""
+        """Gradient over all rows, or over the subsample of `set_sample`."""
         output = np.empty(self.size + 1)
         exact = self._model_exact
         evaluate(exact.address, x, 0, exact.context, output)
@@ -153,7 +154,7 @@ class AdaptedGradient:
         return output[:-1]
 
     def gradient_of_all_rows(self, x: np.ndarray) -> np.ndarray:
-        """Gradient over all rows, also where `exact` has a sample."""
+        """Gradient over all rows, even if `exact` uses a subsample."""
         parts = None if self._all_rows is None else self._all_rows()
         if self._total is None or parts is None:
             return self.exact_gradient(x)
@@ -172,7 +173,7 @@ class AdaptedGradient:
         Parameters
         ----------
         x, gradient : ndarray, shape (size,)
-            In the coordinates of the model, the gradient over all rows.
+            Centering point in the coordinates of the model, and gradient over all rows.
         """
         assert self.control_variates is not None
         self.control_variates.set_center(x, gradient)
@@ -217,17 +218,17 @@ class AdaptedGradient:
 
     @property
     def reach(self) -> np.ndarray:
-        """Bounds r_j of the second-order terms, which may be changed in place."""
+        """Bounds r_j of the second-order terms, which may be modified in place."""
         assert self.second_order is not None
         return self.second_order.reach
 
     def recompute_center(self, known: dict[bytes, np.ndarray] | None = None) -> None:
-        """Sum over all rows at the centering point again, because the data may have changed.
+        """Recompute the sums over all rows at the centering point, since the data may have changed.
 
         Parameters
         ----------
         known : dict, optional
-            Sums over the present rows, by order and centering point. New ones are added to it.
+            Cache of sums over the current rows, by order and centering point.
         """
         if self.control_variates is None or not self.order:
             return

@@ -1,8 +1,8 @@
-r"""Gradient function in whitened coordinates, composed with one in the coordinates of the model.
+r"""Change of coordinates of a gradient function, from those of the model to whitened ones.
 
 With x = c + L z the gradient in z is Lᵀ ∇log π(x), and the log-density changes by a constant. On a
-compact manifold the gradient is multiplied by the length scale s by which the kernel multiplies
-times. The inner function is called by its address.
+compact manifold the gradient is multiplied by the length scale s, the factor by which the kernel
+multiplies times. The inner function is called by its address.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ChangeOfCoordinates:
     widths : sequence of int
         Number of coordinates of each variable that is not Euclidean.
     n_values : int
-        Number of log-densities that the function returns after the gradient.
+        Number of log-densities that follow the gradient in the output of the function.
 
     Attributes
     ----------

@@ -1,14 +1,14 @@
 r"""Minibatch gradients with control variates of first and second order.
 
 At the centering point c the gradient over all rows is known, and a minibatch b estimates only the
-difference. The estimate of first order is
+difference. The first-order estimate is
 
 .. math::
 
     \hat g(x) = \nabla \log \pi(c) + \hat g_b(x) - \hat g_b(c) ,
 
-with the same minibatch in both estimates. With the Hessian H over all rows at c, that of second
-order is
+with the same minibatch in both estimates. With the Hessian H over all rows at c, the second-order
+estimate is
 
 .. math::
 
@@ -25,8 +25,9 @@ point instead of x in the products with the two Hessians, here
 .. math:: \tilde x = c + L\,\operatorname{clip}(L^{-1} (x - c), -r, r)
 
 with the factor L of a metric: beyond r_j posterior standard deviations along whitened coordinate j
-the noise grows as that of first order does. Where the log-density is quadratic r_j is infinite: a
-finite bound would add noise there, which grows with the distance from c and drives chains away.
+the noise grows like first-order noise. If the log-density is quadratic along a coordinate, r_j is
+infinite: a finite bound would add noise that grows with the distance from c, so that chains could
+diverge.
 
 References
 ----------
@@ -145,13 +146,13 @@ def clip_in_coordinates(
     Parameters
     ----------
     away : ndarray, shape (size,)
-        Its first d coordinates are a.
+        Vector whose first d coordinates are a.
     factor, inverse : ndarray, shape (d, d)
         L and L⁻¹.
     reach : ndarray, shape (d,)
         r_j.
     beyond : ndarray, shape (at least d,)
-        Receives by how much each coordinate exceeds the bound.
+        Receives the amount by which each coordinate exceeds the bound.
     """
     d = len(factor)
     any_beyond = False
@@ -225,7 +226,7 @@ class SecondOrderControlVariates:
     hessian : ndarray, shape (size, size)
         H.
     reach : ndarray, shape (n_euclidean,)
-        r_j, which may be changed in place.
+        r_j, which may be modified in place.
     """
 
     def __init__(self, curvature: RowCurvature, n_euclidean: int) -> None:

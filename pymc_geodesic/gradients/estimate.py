@@ -1,4 +1,4 @@
-"""Interface of estimates from minibatches, such as that of a gradient."""
+"""Interfaces of minibatch estimates: `Estimate` and `GradientEstimate`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from pymc_geodesic.runtime.threads import defer_interrupts
 
 
 class Estimate(ABC):
-    """An estimate made from minibatches.
+    """An estimate from minibatches.
 
     Attributes
     ----------
     source : RowSource
-        Where its minibatches come from.
+        Source of the minibatches.
     """
 
     source: RowSource
 
     @abstractmethod
     def refresh_data(self) -> None:
-        """Read the present values of the data containers."""
+        """Read the current values of the data containers."""
 
     @abstractmethod
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
@@ -37,7 +37,7 @@ class Estimate(ABC):
 
     @abstractmethod
     def next_minibatches(self, n: int) -> np.ndarray:
-        """Next ``n`` minibatches, shape ``(n,)``: each the integer argument of one evaluation."""
+        """Next ``n`` minibatches, shape ``(n,)``: the integer argument of each evaluation."""
 
     def reset(self, seed: int) -> None:
         """Start a chain."""
@@ -59,14 +59,14 @@ class Estimate(ABC):
         """Write the values of the local variables to a point, if the estimate draws any."""
 
     def forget_local(self) -> None:  # noqa: B027
-        """Initialize the local variables again, if the estimate draws any."""
+        """Reset the local variables to initial values, if the estimate draws any."""
 
     def draw_context(self) -> AbstractContextManager[Any]:
         """Context manager for one draw, such as one that delays interrupts."""
         return nullcontext()
 
     def stats(self) -> dict[str, Any]:
-        """Sample stats of the last draw that are the estimate's own."""
+        """Sample stats of the estimate for the last draw."""
         return {}
 
 
@@ -76,8 +76,7 @@ class GradientEstimate(Estimate):
     Attributes
     ----------
     logp_grad : CompiledGradient
-        Gradient of the minibatch that its argument identifies, followed by the log-density if that
-        is compiled too.
+        Gradient function whose argument is the minibatch, optionally followed by the log-density.
     """
 
     logp_grad: CompiledGradient
@@ -86,7 +85,7 @@ class GradientEstimate(Estimate):
     """Whether the estimate draws local variables given the position."""
 
     def draw_context(self) -> AbstractContextManager[Any]:
-        """Delay interrupts while machine code calls Python."""
+        """Delay interrupts while compiled code calls Python."""
         return defer_interrupts() if self.logp_grad.interpreted else nullcontext()
 
     def gradient_at(self, position: np.ndarray, minibatch: int) -> np.ndarray:
@@ -104,7 +103,7 @@ class GradientEstimate(Estimate):
     @property
     @abstractmethod
     def is_exact(self) -> bool:
-        """Whether the estimate is the gradient of all rows, once each."""
+        """Whether the estimate is the exact gradient, with each row used once."""
 
     @property
     @abstractmethod
@@ -121,7 +120,7 @@ class GradientEstimate(Estimate):
         position : ndarray, shape (size,)
             Position at the beginning of the draw.
         n_steps : int
-            Inner steps.
+            Number of inner steps.
         stream : ndarray of uint64
             Random stream, advanced if the estimate draws variables.
         tune : bool
@@ -132,7 +131,7 @@ class GradientEstimate(Estimate):
         arguments : ndarray of int64, shape (n_steps,)
             Argument of `logp_grad` in each inner step, usually the first row of a minibatch.
         n_grad : int
-            Gradient evaluations.
+            Number of gradient evaluations.
         """
         return self.next_minibatches(n_steps), 0
 
@@ -147,11 +146,11 @@ class GradientEstimate(Estimate):
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the gradient of a row may jump, so that its Hessian does not describe it."""
+        """Whether the gradient of a row may be discontinuous, so that Hessians are misleading."""
         return False
 
     def row_shares(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the share of each row in its rarest level, by the containers of the levels.
+        """Return 1 / (number of rows in the rarest level of each row), by container of the levels.
 
         Parameters
         ----------
@@ -173,5 +172,6 @@ class GradientEstimate(Estimate):
             If there is no such estimate.
         """
         raise ValueError(
-            'gradient_noise="fisher" is not available with local=; omit it, and it is measured'
+            'gradient_noise="fisher" is not available with local=. Omit gradient_noise=, and the '
+            "noise is measured during tuning"
         )

@@ -1,4 +1,4 @@
-"""Empirical Fisher estimate: variance of a gradient estimate from the gradients of single rows."""
+"""Empirical Fisher estimate of the variance of minibatch gradients, from those of single rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.sparse import SparseTransposeDot
 
-_LARGEST_FISHER = 2**27
-"""Largest size of the gradients of the rows of a minibatch, a gibibyte."""
+_MAX_FISHER_SIZE = 2**27
+"""Maximum number of elements of the gradients of the rows of a minibatch: 1 GiB."""
 
 
 def row_variances(
@@ -26,14 +26,14 @@ def row_variances(
     coordinates: Sequence[TensorVariable],
     batch_size: int,
 ) -> list[TensorVariable]:
-    """Variance of the gradients of the rows of a minibatch, for each coordinate.
+    """Compute the variance of the gradients of the rows of a minibatch, for each coordinate.
 
     Parameters
     ----------
     gradients : list of TensorVariable
         Gradients of a block of one row.
     blocks : mapping of Variable to TensorVariable
-        Each input of one row, shape (1, ...), and the block of a minibatch, shape (n, ...).
+        Block of a minibatch, shape (n, ...), by the input of one row, shape (1, ...).
     variables : list of ManifoldVariable
     coordinates : list of TensorVariable
     batch_size : int
@@ -42,7 +42,7 @@ def row_variances(
     Returns
     -------
     list of TensorVariable
-        Of the shapes of the coordinates.
+        Variances, in the shapes of the coordinates.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def row_variances(
         If the gradients of all rows do not fit in memory.
     """
     replacements = {row: pt.expand_dims(block, 1) for row, block in blocks.items()}
-    # Shapes of the block are computed from it, and a shape for each row makes PyTensor run such
-    # nodes in Python. As constants they do not depend on rows.
+    # Shapes that are computed from the block would be vectorized over rows, which PyTensor runs in
+    # Python. As constants they do not depend on rows.
     gradients = rewrite_graph(list(gradients), include=("ShapeOpt", "canonicalize"), clone=False)
     variances = []
     for variable, gradient, coordinate in zip(
@@ -63,10 +63,11 @@ def row_variances(
         variance = _sparse_variance(variable.manifold, gradient)
         if variance is None:
             size = batch_size * variable.manifold.size * variable.rows
-            if size > _LARGEST_FISHER:
+            if size > _MAX_FISHER_SIZE:
                 raise ValueError(
-                    f'gradient_noise="fisher" needs the gradient in {variable.name!r} of each '
-                    f"row, {size} numbers; omit gradient_noise, or use a smaller batch_size"
+                    f'gradient_noise="fisher" needs the gradient of each row with respect to '
+                    f"{variable.name!r}, {size} numbers (limit: {_MAX_FISHER_SIZE}). Omit "
+                    "gradient_noise=, or use a smaller batch_size"
                 )
             centered = gradient - gradient.mean(axis=0)
             variance = tangential_variance(variable.manifold, coordinate, centered)
@@ -77,7 +78,7 @@ def row_variances(
 def tangential_variance(
     manifold: Manifold, point: TensorVariable, deviations: TensorVariable
 ) -> TensorVariable:
-    r"""Mean square of each coordinate of tangent vectors, extended to the normal space.
+    r"""Compute the mean square of each coordinate of tangent vectors, with a normal part.
 
     Noise is drawn for each ambient coordinate and then projected. To have the tangential covariance
     T after the projection, with P the projector on the tangent space and m the dimension, its
@@ -94,7 +95,7 @@ def tangential_variance(
     point : TensorVariable, shape (..., *manifold.shape)
         Coordinates of the points.
     deviations : TensorVariable, shape (n, ..., *manifold.shape)
-        Ambient vectors of mean zero.
+        Ambient vectors with mean zero.
 
     Returns
     -------
@@ -124,13 +125,13 @@ def tangential_variance(
 
 
 def _sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVariable | None:
-    r"""Mean square of gradients that are sparse rows times a factor, less the square of the mean.
+    r"""Compute the variance of gradients that are products of sparse rows and a factor.
 
     With the rows x_i and g_i = x_i r_iᵀ this is
 
     .. math:: \frac1n (X \circ X)^\top (r \circ r) - \bigl(\tfrac1n X^\top r\bigr)^2 ,
 
-    without any of the g_i, which would be dense.
+    which does not need the g_i, which would be dense.
 
     Parameters
     ----------
@@ -141,7 +142,8 @@ def _sparse_variance(manifold: Manifold, gradients: TensorVariable) -> TensorVar
     Returns
     -------
     TensorVariable or None
-        Shape (d,) or (d, k). None for gradients of another form, and manifolds with a constraint.
+        Variance, shape (d,) or (d, k). None for gradients of another form, and for manifolds with a
+        constraint.
     """
     node = gradients.owner
     if node is None or manifold.is_constrained:

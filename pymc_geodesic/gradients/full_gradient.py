@@ -12,8 +12,8 @@ from pymc_geodesic.runtime.gradient_functions import ComposedFunction, array_at,
 from pymc_geodesic.runtime.jit import compiled_for_c
 
 CHUNK = 2048
-"""Rows that are evaluated together, so that intermediate results stay in the cache; chosen
-by hand. A plain number, because compiled code reads it."""
+"""Number of rows that are evaluated together, so that intermediate results stay in the cache;
+chosen by hand. It is a module constant because compiled code reads it."""
 
 _LOGP_GRAD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = (
     range(10)
@@ -58,8 +58,8 @@ class TotalGradient:
     Parameters
     ----------
     inner : CompiledGradient
-        Gradient function of a chunk, whose argument is the number of rows, with the log-density.
-        Its inputs end with one block of rows for each of `names`, the weight of the rows and the
+        Gradient function of a chunk, with the log-density, whose argument is the number of rows.
+        Its last inputs are one block of rows for each of `names`, the weight of the rows and the
         weight of the terms that do not depend on them.
     size : int
         Length of a position.
@@ -98,16 +98,16 @@ class TotalGradient:
         n_rows: int | np.ndarray,
         weight: float | np.ndarray = 1.0,
     ) -> None:
-        """Set the rows that are summed over: the first ones of arrays.
+        """Set the rows of the sum: the first rows of arrays.
 
         Parameters
         ----------
         arrays : mapping of str to ndarray
             C-contiguous rows by container; they are not copied.
         n_rows : int or ndarray of int, shape (n_strata,)
-            Number of rows, or of those of each stratum of a stratified sample, in order.
+            Number of rows, or number of rows of each stratum of a stratified sample, in order.
         weight : float or ndarray, shape (n_strata,)
-            Number of rows of the data per row of the stratum.
+            Number of rows of the data that a row of the stratum represents.
         """
         self._arrays = [arrays[name] for name in self._names]
         for i, array in enumerate(self._arrays):
@@ -129,7 +129,7 @@ class TotalGradient:
         *,
         rest: float = 1.0,
     ) -> np.ndarray:
-        """Sum gradient and log-density over all rows, which come in parts.
+        """Sum gradient and log-density over all rows, which are passed in parts.
 
         Parameters
         ----------
@@ -174,11 +174,11 @@ class RowCurvature:
     Attributes
     ----------
     weights : ndarray, shape (4,)
-        Weights of the rows and of the other terms: in the next evaluation, and of a minibatch, N/n
-        and 1.
+        Weights of the rows and of the other terms in the next evaluation, followed by those of a
+        minibatch, N/n and 1.
     inputs : ndarray of int64, shape (len(names), 3)
-        For each block, its index in the context of ``inner``, that in the context of
-        ``minibatch``, and the number of bytes of a row.
+        Index of each block in the context of ``inner``, index in the context of ``minibatch``, and
+        number of bytes of a row.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class RowCurvature:
         *,
         rest: float = 1.0,
     ) -> np.ndarray:
-        """Hessian of the log-density over all rows, which come in parts.
+        """Compute the Hessian of the log-density over all rows, which are passed in parts.
 
         Rows are evaluated in chunks that stay in the cache for all columns.
 

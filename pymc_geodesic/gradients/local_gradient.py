@@ -1,4 +1,4 @@
-r"""Gradient of a model with local variables: latent variables that belong to rows of the data.
+r"""Gradient of a model with local variables, latent variables of single rows of the data.
 
 By Fisher's identity the gradient of the log-density with the local variables θ integrated out is
 the conditional expectation of the joint gradient,
@@ -59,7 +59,8 @@ class LocalGradient(GradientEstimate):
     total_size : int, optional
         N, if it is not the number of rows of the source.
     n_draws, n_discarded, n_steps : int
-        Draws that are averaged over, transitions before them, and leapfrog steps of each.
+        Number of draws to average over, of transitions to discard before them, and of leapfrog
+        steps of each transition.
     with_value : bool
         Whether the function also returns the mean log-density.
     compile_kwargs : mapping, optional
@@ -67,11 +68,11 @@ class LocalGradient(GradientEstimate):
     Attributes
     ----------
     logp_grad : CompiledGradient
-        Gradient with respect to the global variables for the present draws of the local ones.
+        Gradient with respect to the global variables for the current draws of the local ones.
     rows : RowConditional
         Conditional distribution of the local variables.
     acceptance_rate : float
-        Mean over the rows of the last minibatch.
+        Mean acceptance rate of the rows of the last minibatch.
 
     Raises
     ------
@@ -108,8 +109,8 @@ class LocalGradient(GradientEstimate):
             if variable.shape[0] != source.n_rows:
                 raise ValueError(
                     f"local= names {variable.name!r} of shape {variable.shape}, but there are "
-                    f"{source.n_rows} rows: its first axis must count the rows of the minibatch "
-                    "containers"
+                    f"{source.n_rows} rows. The first axis of a local variable must have the "
+                    "length of the rows of the minibatch containers"
                 )
         self._total_size = local_total_size(model, self.local, source, total_size)
         self.rows = RowConditional(
@@ -176,14 +177,14 @@ class LocalGradient(GradientEstimate):
         }
 
     def _array_of(self, copy: TensorVariable, holder: np.ndarray | SharedVariable) -> np.ndarray:
-        """Present value of data without minibatches, of the shape at compilation."""
+        """Return the current value of data without minibatches, and check its shape."""
         array, expected = self.source.whole_array(holder), copy.type.shape
         if any(
             length not in (None, now) for length, now in zip(expected, array.shape, strict=True)
         ):
             message = (
-                f"data container {copy.name!r} had shape {expected} when this step was made "
-                f"and has {array.shape} now; make the step again"
+                f"data container {copy.name!r} had shape {expected} when this step was created "
+                f"and has {array.shape} now. Create the step again"
             )
             raise ValueError(see(message, "changed-data"))
         return array
@@ -195,7 +196,7 @@ class LocalGradient(GradientEstimate):
 
     @property
     def is_exact(self) -> bool:
-        """Whether a minibatch is all rows, once each."""
+        """Whether a minibatch contains each row exactly once."""
         return self.total_size == self.source.batch_size and not self.source.with_replacement
 
     @property
@@ -204,7 +205,7 @@ class LocalGradient(GradientEstimate):
         return bool(self.rows.density.others or self._density.others)
 
     def reset(self, seed: int) -> None:
-        """Start a chain; the first draw chooses the step size of the local variables."""
+        """Start a chain; the first draw determines the step size of the local variables."""
         super().reset(seed)
         self._adaptation = None
 
@@ -224,7 +225,7 @@ class LocalGradient(GradientEstimate):
 
     @contextmanager
     def draw_context(self) -> Iterator[None]:
-        """Limit BLAS to one thread, since threads sample the rows."""
+        """Limit BLAS to one thread, since rows are sampled in threads."""
         with super().draw_context(), self.workers.one_blas_thread():
             yield
 
@@ -255,7 +256,7 @@ class LocalGradient(GradientEstimate):
         ]
 
     def next_minibatches(self, n: int) -> np.ndarray:
-        """Zeros: all inner steps of a draw use the same minibatch."""
+        """Return zeros: all inner steps of a draw use the same minibatch."""
         return np.zeros(n, dtype=np.int64)
 
     def prepare(
@@ -287,12 +288,12 @@ class LocalGradient(GradientEstimate):
     def sample_local(
         self, coordinates: Sequence[np.ndarray], step_size: float | None, stream: np.ndarray
     ) -> tuple[float, int]:
-        """Draw the local variables of the minibatch, and set `logp_grad` to them.
+        """Draw the local variables of the minibatch, and update `logp_grad`.
 
         Parameters
         ----------
         coordinates : list of ndarray
-            Global variables, kernel coordinates in their own shapes.
+            Kernel coordinates of the global variables, in the shapes of the variables.
         step_size : float or None
             ε of GMC; None to determine it from the curvature.
         stream : ndarray of uint64
@@ -303,7 +304,7 @@ class LocalGradient(GradientEstimate):
         step_size : float
             ε that was used.
         n_grad : int
-            Gradient evaluations, per row.
+            Number of gradient evaluations per row.
         """
         arguments = self._arguments(self.rows.density, self._start)
         step_size, n_grad, draws = self.rows.draw(

@@ -1,9 +1,9 @@
 r"""Metrics: linear changes of coordinates in which a posterior has about unit covariance.
 
-Euclidean coordinates are whitened by x = c + L z, so that a posterior with covariance L Lᵀ becomes
-one with covariance I. L Lᵀ is the inverse mass matrix of Hamiltonian Monte Carlo. On a compact
-manifold a matrix would bend the geodesics; each variable on one has a single length scale, by which
-its velocities are multiplied.
+Euclidean coordinates are whitened by x = c + L z, which transforms the covariance L Lᵀ to I. L Lᵀ
+is the inverse mass matrix of Hamiltonian Monte Carlo. On a compact manifold a mass matrix would
+change the geodesics; each variable on such a manifold has a single length scale, which multiplies
+its velocities.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ Factor = np.ndarray | LowRank
 
 @dataclass(frozen=True, eq=False)
 class Metric:
-    """Whitened coordinates z of the Euclidean variables, and length scales of the others.
+    """Whitened coordinates z of the Euclidean variables, and length scales of other variables.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Metric:
 
     @property
     def is_dense(self) -> bool:
-        """Whether L is a matrix with all correlations."""
+        """Whether L is a full matrix."""
         return isinstance(self.factor, np.ndarray) and self.factor.ndim == 2
 
     @cached_property
@@ -143,7 +143,7 @@ class Metric:
         return lu_solve(self._lu, g.T, trans=1).T if self.is_dense else g / self.factor
 
     def rotated(self, rotation: np.ndarray) -> Metric:
-        """Return the metric with factor L Q for orthogonal Q, where L is dense."""
+        """Return the metric with factor L Q for orthogonal Q and dense L."""
         assert isinstance(self.factor, np.ndarray)
         return Metric(self.center, self.factor @ rotation, self.lengths)
 
@@ -161,7 +161,7 @@ class Metric:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Metric:
-        """Make a metric of the arrays of `state`."""
+        """Create a metric from the arrays of `state`."""
         named = dict(state)
         center, lengths = named.pop("center"), named.pop("lengths")
         return cls(center, LowRank(**named) if "scale" in named else named["factor"], lengths)
@@ -173,11 +173,11 @@ def unit_metric(size: int, n_lengths: int = 0) -> Metric:
 
 
 def diagonal_metric(center: np.ndarray, gradient: np.ndarray) -> Metric:
-    """Return an initial metric, of scales 1/sqrt(|g|) of each coordinate, at most 1.
+    """Return an initial metric with the scale 1/sqrt(|g|) of each coordinate, at most 1.
 
     At a distance of the order of s from the mode of a posterior with standard deviation s, the
-    gradient is of order 1/s. Farther away the scale is underestimated, which is stable, until draws
-    are available.
+    gradient is of order 1/s. Farther away the scale is underestimated, which is stable, and
+    corrected when draws are available.
     """
     scale = 1.0 / np.sqrt(np.maximum(np.abs(gradient), 1.0))
     return Metric(np.array(center), scale)

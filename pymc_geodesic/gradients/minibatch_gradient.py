@@ -1,4 +1,4 @@
-r"""Gradient of the log-density of a model, of all data or of minibatches.
+r"""Gradient of the log-density of a model, for all data or minibatches.
 
 The estimate from the n rows S of a minibatch of N rows is
 
@@ -44,7 +44,7 @@ from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, share
 
 
 def scaled_row_terms(density: Density, scale: float) -> list[TensorVariable]:
-    """Terms of the rows of a minibatch, each multiplied by N/n once.
+    """Multiply the terms of the rows of a minibatch by N/n, once each.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def minibatch_log_density(density: Density, scale: float) -> TensorVariable:
     Parameters
     ----------
     density : Density
-        Terms of the n rows S of a minibatch, and of no rows.
+        Terms of the n rows S of a minibatch, and terms that do not depend on rows.
     scale : float
         N/n.
     """
@@ -95,7 +95,7 @@ class MinibatchGradient(GradientEstimate):
     density : RowDensity
         Log-density whose gradient, with respect to the kernel coordinates, is estimated.
     with_value : bool
-        Whether the function also returns the log-density, if there are no minibatches.
+        Whether the function also returns the log-density, without minibatches.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`.
 
@@ -145,7 +145,7 @@ class MinibatchGradient(GradientEstimate):
 
     @property
     def is_exact(self) -> bool:
-        """Whether there are no minibatches."""
+        """Whether the estimate uses all rows."""
         return self.source.is_everything
 
     @property
@@ -160,20 +160,23 @@ class MinibatchGradient(GradientEstimate):
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the gradient of a row may jump, so that its Hessian does not describe it."""
+        """Whether the gradient of a row may be discontinuous; see `GradientEstimate`."""
         return has_kinks(self._density.row_graphs, self._density.coordinates)
 
     # --- data ------------------------------------------------------------------------------------
 
     def refresh_data(self) -> None:
-        """Set the inputs of the compiled functions to the present values of the data containers."""
+        """Set the inputs of the compiled functions to the current values of the data containers."""
         self._row_density.check_data()
         self._whole_inputs: dict[str, int] = {}
         position = 0
         for name, variable in self._density.others.items():
             shape = variable.type.shape
             if any(n is None for n in shape):
-                raise ValueError(f"the shape {shape} of {name!r} must be known")
+                raise ValueError(
+                    f"the shape {shape} of {name!r} is not static. Specify shape= or dims= of "
+                    "known length"
+                )
             buffer = np.zeros(shape, dtype=variable.type.dtype)
             self._other_values[name] = buffer
             self._point_all_at(position, buffer)
@@ -185,8 +188,8 @@ class MinibatchGradient(GradientEstimate):
                 self._whole_inputs[copy.name] = position
             elif array.shape != expected:
                 message = (
-                    f"data container {copy.name!r} had shape {expected} when this step was made "
-                    f"and has {array.shape} now; make the step again"
+                    f"data container {copy.name!r} had shape {expected} when this step was created "
+                    f"and has {array.shape} now. Create the step again"
                 )
                 raise ValueError(see(message, "changed-data"))
             self._point_all_at(position, np.ascontiguousarray(array))
@@ -217,7 +220,7 @@ class MinibatchGradient(GradientEstimate):
             buffer[...] = point[name]
 
     def row_shares(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the share of each row in its rarest level; see `GradientEstimate.row_shares`."""
+        """Return the shares of rows in their rarest levels; see `GradientEstimate.row_shares`."""
         n_rows, shares = self.source.n_rows, {}
         for name, array in arrays.items():
             columns = self.source.whole.get(f"{name.removesuffix('_rows')}_columns")
@@ -237,7 +240,7 @@ class MinibatchGradient(GradientEstimate):
         Returns
         -------
         TotalGradient or None
-            None if there are no rows, or rows of several tables.
+            None if there are no rows, or the rows come from several tables.
         """
         graph = self._any_rows()
         if graph is None:
@@ -258,8 +261,8 @@ class MinibatchGradient(GradientEstimate):
         Returns
         -------
         RowCurvature or None
-            None if there are no rows, or rows of several tables, or PyTensor has no second
-            derivative.
+            None if there are no rows, the rows come from several tables, or PyTensor does not have
+            the second derivatives.
         """
         graph = self._any_rows()
         if graph is None:
@@ -292,10 +295,10 @@ class MinibatchGradient(GradientEstimate):
         return sum(int(np.prod(q.type.shape, dtype=int)) for q in self._density.coordinates)
 
     def _any_rows(self) -> tuple[TensorVariable, list[FixedArray]] | None:
-        """Log-density of any number of rows, and its inputs.
+        """Build the log-density of any number of rows, and its inputs.
 
-        The last two inputs are weights, of the rows and of the other terms. None if there are no
-        rows, or rows of several tables.
+        The last two inputs are the weights of the rows and of the other terms. Return None if there
+        are no rows, or the rows come from several tables.
         """
         density = self._density
         if not density.rows or len({row.group for row in density.rows}) > 1:
@@ -325,10 +328,10 @@ class MinibatchGradient(GradientEstimate):
     def compile_noise(self) -> CompiledGradient:
         r"""Compile the empirical Fisher estimate of the variance of the gradient estimate.
 
-        With g_i the gradient of row i of the minibatch, times N, the estimate of each component
-        is Var(g_i) / n · (1 − n / N), n the batch size (Ahn, Korattikara, Welling 2012). Rows with
-        replacement do not have the last factor. Gradients are projected on the tangent space, see
-        `pymc_geodesic.gradients.fisher.tangential_variance`.
+        With g_i the gradient of row i of the minibatch, times N, the estimate for each coordinate
+        is Var(g_i) / n · (1 − n / N), where n is the batch size (Ahn, Korattikara, Welling 2012).
+        With replacement the last factor is omitted. Gradients are projected onto the tangent space;
+        see `pymc_geodesic.gradients.fisher.tangential_variance`.
 
         Raises
         ------
@@ -339,14 +342,14 @@ class MinibatchGradient(GradientEstimate):
         rows = self._density.rows
         if not rows or batch_size < 2:
             raise ValueError(
-                'gradient_noise="fisher" needs minibatches of two rows or more; '
-                "omit it for full-data gradients, which have no noise"
+                'gradient_noise="fisher" needs minibatches of two or more rows. Omit it for '
+                "full-data gradients, which have no noise"
             )
         if len({row.group for row in rows}) > 1:
             raise ValueError(
                 'gradient_noise="fisher" needs rows that are drawn together, but '
-                f"{[row.name for row in rows]} come from several pm.Minibatch; omit "
-                "gradient_noise, and the noise is measured during tuning"
+                f"{[row.name for row in rows]} come from several pm.Minibatch. Omit "
+                "gradient_noise=, and the noise is measured during tuning"
             )
         single = self._row_density.of_rows(1)
         row_total = pt.add(*[pt.sum(term) for term in scaled_row_terms(single, float(n_rows))])
@@ -407,15 +410,15 @@ def _gradients(
     except _NO_GRADIENT as error:
         terms, names = _without_gradient(model, variables)
         message = (
-            f"the log-density of {terms} has no gradient in {names} ({error}), and gradients are "
-            f"what these samplers move by. Sample {names} with a step method that needs none, such "
-            "as pm.Slice or pm.DEMetropolisZ, or give the operation a gradient (pullback)"
+            f"the log-density of {terms} has no gradient with respect to {names} ({error}), which "
+            f"this step method needs. Sample {names} with a step method without gradients, such as "
+            "pm.Slice or pm.DEMetropolisZ, or implement the gradient (pullback) of the operation"
         )
         raise ValueError(see(message, "no-gradient")) from error
 
 
 def _without_gradient(model: Model, variables: Sequence[ManifoldVariable]) -> tuple[str, str]:
-    """Names of the terms without a gradient, and of the variables in which they have none."""
+    """Names of the terms without a gradient, and of the variables of the missing gradients."""
     terms: dict[str, None] = {}
     names: dict[str, None] = {}
     for term, graph in logp_terms(model).items():

@@ -1,7 +1,7 @@
 """Conditional distribution of local variables given the global ones, sampled by GMC for each row.
 
-Rows are independent given the global variables. Therefore each row has its own Metropolis
-correction, and threads sample rows in parallel.
+Rows are independent given the global variables. Therefore each row has a separate Metropolis
+correction, and rows are sampled in parallel threads.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
 
 CHUNK = 25
-"""Rows with a common random stream, so that draws do not depend on the number of threads."""
+"""Number of rows with a common random stream, so that draws do not depend on the number of
+threads."""
 
 JITTER = 0.2
 _POWER_ITERATIONS = 10
@@ -76,14 +77,15 @@ class RowConditional:
         Minibatches of the data.
     compile_kwargs : mapping
     n_draws, n_discarded, n_steps : int
-        Number of draws, transitions before them, and leapfrog steps of each.
+        Number of draws, of transitions to discard before them, and of leapfrog steps of each
+        transition.
 
     Attributes
     ----------
     density : Density
         Log-density of any number of rows.
     acceptance_rate : float
-        Mean over the rows of the last minibatch.
+        Mean acceptance rate of the rows of the last minibatch.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class RowConditional:
         Parameters
         ----------
         coordinates : list of ndarray
-            Global variables, kernel coordinates in their own shapes.
+            Kernel coordinates of the global variables, in the shapes of the variables.
         arguments : list of ndarray
             Values of `Density.inputs`.
         local : list of ndarray
@@ -175,7 +177,7 @@ class RowConditional:
         step_size : float
             ε that was used.
         n_grad : int
-            Gradient evaluations, per row.
+            Number of gradient evaluations per row.
         draws : list of ndarray, shape (n_draws, batch_size, ...)
         """
         fixed = [np.ascontiguousarray(array) for array in self._fixed(*coordinates, *arguments)]
@@ -251,9 +253,9 @@ class RowConditional:
         Parameters
         ----------
         product : Product
-            Local variables of these rows, one component for each variable.
+            Manifolds of the local variables of these rows, one component for each variable.
         context : ndarray of int64
-            Context of the function that returns the gradient of all of them, followed by the
+            Context of the function that returns the gradient of all rows, followed by the
             log-density of each row. Its argument is the number of rows.
         position : ndarray, shape (size,)
             Coordinates of the rows, updated in place.

@@ -1,4 +1,4 @@
-"""Scores: gradients of the log-density of a posterior at its draws, and of a distribution."""
+"""Scores, the gradients of a log-density: of a posterior at its draws, and of a distribution."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def model_of(model: Model | None) -> Model:
     """
     if model is not None and not isinstance(model, Model):
         raise ValueError(
-            f"model is a {type(model).__name__} and not a pm.Model; the order of the arguments is "
-            "ksd(idata, model) and step_halving(model, step)"
+            f"model is a {type(model).__name__} and not a pm.Model. Pass the arguments in the "
+            "order ksd(idata, model) or step_halving(model, step)"
         )
     return modelcontext(model)
 
@@ -58,18 +58,18 @@ def model_of(model: Model | None) -> Model:
 class PosteriorScore:
     """Score ∇log π of a posterior at draws, with respect to the volume of the manifolds.
 
-    Unit vectors and frames are points of their manifolds. Every other variable, including those on
-    a simplex, is PyMC's unconstrained value, with the Jacobian of its transform.
+    Unit vectors and frames are points on their manifolds. Every other variable, including those on
+    a simplex, is represented by PyMC's unconstrained value, with the Jacobian of its transform.
 
     Parameters
     ----------
     model : pymc.Model, optional
         Taken from the context by default.
     var_names : sequence of str, optional
-        All continuous free variables by default. The others have their drawn values.
+        All continuous free variables by default. Other variables are fixed to their drawn values.
     batch_size, minibatch
-        Estimate gradients by minibatches with control variates; see `pymc_geodesic.SGGMC`. All rows
-        by default.
+        Minibatches for gradient estimates with control variates; see `pymc_geodesic.SGGMC`. All
+        rows by default.
 
     Raises
     ------
@@ -100,16 +100,16 @@ class PosteriorScore:
         self.estimator = MinibatchGradient(density, with_value=not self.uses_minibatches)
         if self.uses_minibatches and self.estimator.depends_on_others:
             raise ValueError(
-                "minibatches need the gradient of all rows at one point, which would change with "
-                "the variables that var_names= omits; omit var_names= or minibatch="
+                "minibatches need the gradient of all rows at one point, which would depend on "
+                "the variables that are not in var_names=. Omit var_names= or minibatch="
             )
         self._total = None
         if not self.estimator.is_exact:
             self._total = self.estimator.total_gradient()
             if self._total is None or self.estimator.source.all_rows() is None:
                 raise ValueError(
-                    "the rows of several pm.Minibatch cannot be summed over; pass the full-data "
-                    "model"
+                    "the gradient over all rows is not available for several pm.Minibatch. Pass "
+                    "the full-data model"
                 )
         self._to_values: Callable | None = None
 
@@ -119,7 +119,7 @@ class PosteriorScore:
         Parameters
         ----------
         posterior : xarray.Dataset
-            With the dimension ``sample`` first.
+            Draws, with ``sample`` as the first dimension.
 
         Raises
         ------
@@ -130,8 +130,8 @@ class PosteriorScore:
         missing = [rv.name for rv in free if rv.name not in posterior]
         if missing:
             raise ValueError(
-                f"the posterior lacks {missing}, which the log-density of the model depends on; "
-                "keep all free variables in the trace (var_names= of pm.sample)"
+                f"the posterior lacks {missing}, on which the log-density of the model depends. "
+                "Keep all free variables in the trace (var_names= of pm.sample)"
             )
         if self._to_values is None:
             self._to_values = _value_function(self.model)
@@ -142,8 +142,8 @@ class PosteriorScore:
             expected = tuple(int(length) for length in shapes[rv.name])
             if shape != expected:
                 raise ValueError(
-                    f"draws of {rv.name!r} have shape {shape}, but the model has {expected}: pass "
-                    "the model that they were drawn from"
+                    f"draws of {rv.name!r} have shape {shape}, but the model has {expected}. Pass "
+                    "the model from which they were drawn"
                 )
         arrays = [np.asarray(draws[rv.name].values, dtype=rv.dtype) for rv in free]
         names = [self.model.rvs_to_values[rv].name for rv in free]
@@ -176,14 +176,14 @@ class PosteriorScore:
         ----------
         positions : ndarray, shape (n, size)
         points : iterable of mapping
-            Values of all variables, for those that are not in ``var_names``.
+            Values of all variables, which are used for those that are not in ``var_names``.
         seed : int
             Seed of the minibatches.
 
         Returns
         -------
         gradients : ndarray, shape (n, size)
-            In ambient coordinates, not projected.
+            Gradients in ambient coordinates, not projected.
         log_density : ndarray, shape (n,)
             NaN with minibatches.
 
@@ -195,8 +195,8 @@ class PosteriorScore:
         output = np.full((len(positions), self.product.size + 1), np.nan)
         if self.uses_minibatches:
             center = positions.mean(axis=0)
-            spread = positions.std(axis=0) + np.finfo(float).tiny
-            nearest = np.argmin(np.sum(((positions - center) / spread) ** 2, axis=1))
+            sd = positions.std(axis=0) + np.finfo(float).tiny
+            nearest = np.argmin(np.sum(((positions - center) / sd) ** 2, axis=1))
             logp_grad = self.control_variates(positions[nearest]).logp_grad
             self.estimator.source.reset(seed)
             for position, row in zip(positions, output, strict=True):
@@ -215,8 +215,8 @@ class PosteriorScore:
                 raise ValueError(
                     f"the gradient of the log-density in {variable.name!r} is not finite at "
                     f"{np.count_nonzero(~finite)} of {len(finite)} draws, first at draw "
-                    f"{int(np.argmin(finite))} of those that are used; omit those draws, or the "
-                    "variable (var_names=)"
+                    f"{int(np.argmin(finite))} of the draws that are used. Omit those draws, or "
+                    "the variable (var_names=)"
                 )
         return np.ascontiguousarray(gradients), output[:, -1]
 
@@ -232,9 +232,9 @@ class PosteriorScore:
 
 
 def _as_in_model(model: Model, draws: xr.DataArray) -> xr.DataArray:
-    """Put the axes of draws, and the labels along them, in the order of the model.
+    """Sort the axes of draws, and the labels along them, in the order of the model.
 
-    Selections and joins by label may change either.
+    Selections and joins by label may change both.
     """
     name = str(draws.name)
     core = [str(dim) for dim in draws.dims if dim != "sample"]
@@ -272,7 +272,7 @@ class ManifoldDistribution:
     Parameters
     ----------
     distribution : TensorVariable, shape (d,) or (n, p)
-        Result of the ``dist`` of a distribution.
+        Result of the ``dist`` method of a distribution.
 
     Attributes
     ----------
@@ -296,7 +296,7 @@ class ManifoldDistribution:
             for node in ancestors([density])
         ):
             raise ValueError(
-                "the parameters of the distribution are random; pass numbers, such as posterior "
+                "the parameters of the distribution are random. Pass numbers, such as posterior "
                 "means, or compute the discrepancy of the posterior with ksd"
             )
         gradient = pt.grad(density.sum(), value, disconnected_inputs="ignore")
@@ -325,8 +325,8 @@ def _manifold_of(distribution: Any) -> Manifold:
         if kind in (Sphere, Stiefel):
             if len(shape) != (1 if kind is Sphere else 2):
                 raise ValueError(
-                    f"the distribution must be that of one point, without a batch, but its shape "
-                    f"is {shape}"
+                    f"distribution must be a distribution of one point, but it is a batch of shape "
+                    f"{shape}"
                 )
             return kind(*shape)
     raise TypeError(

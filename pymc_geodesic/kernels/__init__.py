@@ -1,4 +1,4 @@
-"""Markov kernels, one sampler per file: state in, state and information out, no PyMC."""
+"""Markov kernels in Numba, one sampler per file, independent of PyMC."""
 
 from pymc_geodesic.kernels.gmc import gmc
 from pymc_geodesic.kernels.gsgnht import gsgnht

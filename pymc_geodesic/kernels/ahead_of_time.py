@@ -1,6 +1,6 @@
 """Ahead-of-time compilation of kernels, in the process that starts the chains.
 
-Forked processes would otherwise each compile the same kernels. Steps always call kernels with the
+Otherwise each worker process would compile the same kernels. Steps call kernels only with the
 argument types that are listed here.
 """
 
@@ -50,7 +50,7 @@ def prepare(*kernels: Any) -> None:
     Parameters
     ----------
     *kernels : compiled function
-        In `SIGNATURES`, or with the annotations of a kernel.
+        Functions in `SIGNATURES`, or kernels with annotated arguments.
 
     Examples
     --------
@@ -60,6 +60,7 @@ def prepare(*kernels: Any) -> None:
     >>> len(uniform.signatures)
     1
     """
-    with report_long_compilation():
+    names = ", ".join(kernel.__name__ for kernel in kernels)
+    with report_long_compilation(f"the kernels of the sampler ({names})"):
         for kernel in kernels:
             kernel.compile(SIGNATURES.get(kernel) or signature_of(kernel))

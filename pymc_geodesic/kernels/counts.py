@@ -1,4 +1,4 @@
-r"""Counts of Dirichlet, Gamma and LogNormal variables, from the gradient of their likelihood.
+r"""Count estimates for Dirichlet, Gamma and LogNormal variables, from the likelihood gradient.
 
 The likelihood of a probability vector ω with counts n is Π ωⱼ^{nⱼ}, so that
 
@@ -8,9 +8,9 @@ If the data depend on ω through latent categories z, the same expression is the
 E[n(z) | data, ω], by Fisher's identity. A positive variable θ with the likelihood θⁿ exp(−cθ) has
 a count n and an exposure c.
 
-The variables of a step form one vector, which kernels keep as log θ. Its layout is a table with
+The variables of a step form one vector, which kernels store as log θ. Its layout is a table with
 one row per variable: kind of the variable, index of its first coordinate, number of simplex rows,
-and number of coordinates per row. A positive or log-normal variable is one row.
+and number of coordinates per row. A Gamma or LogNormal variable has one row.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pymc_geodesic.runtime.jit import Integers, Table, Vector, borrow, kernel, p
 from pymc_geodesic.runtime.numerics import exponential
 
 SIMPLEX, POSITIVE, LOG_NORMAL = 0, 1, 2
-"""Kinds of variables: rows of probabilities, Gamma variables, LogNormal variables."""
+"""Kinds of variables: Dirichlet, Gamma and LogNormal."""
 
 SMALLEST_VALUE = 1e-290
-"""Smallest component at which gradients are evaluated: a count of 10¹⁸ over it is finite."""
+"""Smallest component at which gradients are evaluated: a count of 10¹⁸ divided by it is finite."""
 
 SMALLEST_RELATIVE_VALUE = 1e-8
 """Smallest Gamma variable at which exposures are estimated, in units of the prior scale 1/β."""
 
-ROUNDING = 1e-9
-"""Negative part of a count, relative to the largest count, that is attributed to rounding."""
+ROUNDING_TOLERANCE = 1e-9
+"""Size of a negative count, relative to the largest count, that is attributed to rounding."""
 
 
 class Prior(NamedTuple):
@@ -106,7 +106,8 @@ def clip_small_values(layout: Table, prior_rate: Vector, values: Vector) -> None
     """Set Gamma variables below 10⁻⁸ of their prior scale 1/β to that bound, in place.
 
     The exposure c is the difference of two values of n − cθ, divided by θ; for a tiny θ it would be
-    the rounding error of n. Neither n nor c depends on θ, so that they are the same at the bound.
+    dominated by the rounding error of n. Neither n nor c depends on θ, so that the bound does not
+    change them.
 
     Parameters
     ----------
@@ -139,9 +140,9 @@ def separate_exposures(
     logp_grad, minibatch
         See `estimate_counts`.
     variable : ndarray of int64, shape (4,)
-        Its row of the layout.
+        Row of the variable in the layout.
     estimate : CountsAt
-        Contains θ ∂ log p / ∂θ as counts on entry.
+        On entry ``counts`` contains θ ∂ log p / ∂θ.
     """
     values, counts, exposures = estimate
     start, width = variable[1], variable[2] * variable[3]
@@ -170,7 +171,7 @@ def first_invalid(layout: Table, estimate: CountsAt) -> int:
     Returns
     -------
     int
-        Index of the first, or −1.
+        Index of the first invalid coordinate, or −1.
     """
     values, counts, exposures = estimate
     for variable in range(layout.shape[0]):
@@ -183,9 +184,12 @@ def first_invalid(layout: Table, estimate: CountsAt) -> int:
             largest = max(largest, counts[i], exposures[i] * scale)
         for i in range(start, stop):
             scale = 1.0 if any_sign else values[i]
-            if not (any_sign or counts[i] >= -ROUNDING * largest) or counts[i] != counts[i]:
+            if (
+                not (any_sign or counts[i] >= -ROUNDING_TOLERANCE * largest)
+                or counts[i] != counts[i]
+            ):
                 return i
-            if not exposures[i] * scale >= -ROUNDING * largest:
+            if not exposures[i] * scale >= -ROUNDING_TOLERANCE * largest:
                 return i
             if not any_sign:
                 counts[i] = max(counts[i], 0.0)
@@ -217,7 +221,7 @@ def estimate_counts(logp_grad: Callback, minibatch: int, layout: Table, estimate
     layout : ndarray of int64, shape (n_variables, 4)
         See `values_from_logs`.
     estimate : CountsAt
-        Contains the values; receives counts and exposures. Values are changed temporarily.
+        Contains the values; receives counts and exposures. Values are modified temporarily.
 
     Returns
     -------
@@ -272,9 +276,9 @@ def apply_control_variates(
             counts[i] += center.counts[i] - at_center.counts[i]
             exposures[i] += center.exposures[i] - at_center.exposures[i]
             if counts[i] < 0.0 and layout[variable, 0] != LOG_NORMAL:
-                clips += counts[i] < -ROUNDING * max(1.0, center.counts[i])
+                clips += counts[i] < -ROUNDING_TOLERANCE * max(1.0, center.counts[i])
                 counts[i] = 0.0
             if exposures[i] < 0.0:
-                clips += exposures[i] < -ROUNDING * max(1.0, center.exposures[i])
+                clips += exposures[i] < -ROUNDING_TOLERANCE * max(1.0, center.exposures[i])
                 exposures[i] = 0.0
     return clips

@@ -1,7 +1,7 @@
 """Dual averaging of the step size of Metropolis-corrected samplers.
 
-Plain Python. It is in this layer because both `pymc_geodesic.adaptation` and the transitions of
-local variables in `pymc_geodesic.gradients.local_gradient` use it.
+It is used by `pymc_geodesic.adaptation` and by the transitions of local variables in
+`pymc_geodesic.gradients.local_gradient`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class DualAveragingSettings:
     shrinkage : float
         γ, weight of the shrinkage of log ε towards `initial_factor` times the initial ε.
     delay : float
-        t₀, number of iterations by which the first ones are damped.
+        t₀, which reduces the weight of the first iterations.
     decay : float
         κ, exponent with which the weight of an iteration in the average decreases.
     initial_factor : float
-        Ratio of the step size towards which log ε is shrunk to the initial one.
+        Ratio of the step size towards which log ε is shrunk to the initial step size.
     recent_weight : float
         Weight of an iteration in the average of the recent step sizes, about the last twenty;
         chosen by hand.
@@ -51,7 +51,7 @@ class DualAveragingState:
     log_shrunk_to : float
         μ, logarithm of the step size towards which log ε is shrunk.
     log_step, log_average, log_recent : float
-        Logarithms of the next step size, of the weighted average of all, and of the recent ones.
+        Logarithms of the next step size, and weighted averages of all and of the recent ones.
     error : float
         H̄, damped average of the target minus the acceptance probability.
     count : int
@@ -76,7 +76,7 @@ class DualAveraging:
     target : float
         Target acceptance probability.
     maximum : float
-        Bound of the step size.
+        Upper bound of the step size.
 
     References
     ----------
@@ -111,7 +111,7 @@ class DualAveraging:
 
     @property
     def average(self) -> float:
-        """Averaged step size, to sample with after the warm-up."""
+        """Averaged step size, which is used after the warm-up."""
         return math.exp(self._state.log_average)
 
     @property

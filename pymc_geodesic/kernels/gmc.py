@@ -1,4 +1,4 @@
-"""Geodesic Monte Carlo (GMC): the transitions, for many independent chains at once.
+"""Geodesic Monte Carlo (GMC) transitions, vectorized over independent chains.
 
 Algorithm 1 of Byrne and Girolami (2013), which is Hamiltonian Monte Carlo on Euclidean variables:
 
@@ -12,9 +12,9 @@ half a kick                                      `pymc_geodesic.integrators`
 accept with probability min(1, exp(−ΔH))         `accept_or_reject`
 ===============================================  ================================================
 
-In whitened coordinates, where the posterior of Euclidean variables is nearly N(0, I), the steps can
-be those of a split Hamiltonian: the flow of N(0, I), a rotation of (x, v), takes the place of the
-geodesic, and kicks are by the residual ∇log π(x) + x only (`harmonic_drift`).
+In whitened coordinates, where the posterior of Euclidean variables is nearly N(0, I), the
+Hamiltonian can be split: the flow of N(0, I), a rotation of (x, v), replaces the geodesic, and
+kicks use only the residual ∇log π(x) + x (`harmonic_drift`).
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Chains(NamedTuple):
     x : ndarray, shape (size,)
         Positions.
     current : ndarray, shape (size + number,)
-        Output of ``logp_grad`` at ``x``, updated by the kernel, so that the next call need not
-        evaluate it again. With NaN as the log-density of the first chain it is evaluated.
+        Output of ``logp_grad`` at ``x``, updated by the kernel, so that the next call does not
+        evaluate it again. If the log-density of the first chain is NaN, it is evaluated.
     """
 
     number: int
@@ -65,9 +65,9 @@ class Leapfrog(NamedTuple):
     step_size : float
         ε, a time.
     n_steps : int
-        Leapfrog steps of a transition.
+        Number of leapfrog steps of a transition.
     jitter : float
-        Each transition uses ε(1 + jitter·U(−1, 1)).
+        Relative range of the random step size ε(1 + jitter·U(−1, 1)) of a transition.
     is_split : bool
         Whether Euclidean variables follow the flow of N(0, I) exactly and are kicked by the
         residual ∇log π(x) + x.
@@ -80,19 +80,19 @@ class Leapfrog(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Results of the transitions, which the kernel writes.
+    """Results of the transitions, written by the kernel.
 
     Parameters
     ----------
     discarded : int
-        Transitions before the first kept one.
+        Number of transitions before the first one that is stored.
     positions : ndarray, shape (n_kept, size)
         Receives the positions after each of the following transitions.
     acceptance : ndarray, shape (chains,)
         Receives the mean acceptance probability of each chain.
     energies : ndarray, shape (2, chains) or (2, 0)
-        Receives the log-density of each chain at its end, and the H of the state it ended in: that
-        of the last proposal if it was accepted, of the state before it if not. Empty if they are
+        Receives the final log-density of each chain, and the Hamiltonian H of the final state: of
+        the last proposal if it was accepted, otherwise of the state before it. Empty if they are
         not needed.
     """
 
@@ -132,7 +132,7 @@ def copy_chain(
 def kick_by_gradient(
     space: Space, state: State, gradient: Vector, time: float, is_split: bool
 ) -> None:
-    """Kick by the gradient; where it is split, by the residual on Euclidean variables."""
+    """Kick by the gradient, or by the residual on Euclidean variables if ``is_split``."""
     if is_split:
         cancel_harmonic_force(space, state, time)
     kick(space.blocks, state.x, state.v, gradient, time)
@@ -148,7 +148,7 @@ def leapfrog_steps(
     leapfrog: Leapfrog,
     output: Vector,
 ) -> None:
-    r"""Take ``n_steps`` leapfrog steps: half a kick, drifts and kicks in turn, half a kick.
+    r"""Take ``n_steps`` leapfrog steps: half a kick, alternating drifts and kicks, half a kick.
 
     A step of the split Hamiltonian on Euclidean variables, with the residual r(x) = ∇log π(x) + x,
     is
@@ -164,10 +164,10 @@ def leapfrog_steps(
     Parameters
     ----------
     epsilon : float
-        Step size of this transition, instead of that of ``leapfrog``.
+        Step size of this transition; that of ``leapfrog`` is not used.
     leapfrog : Leapfrog
     output : ndarray, shape (size + chains,)
-        Output of ``logp_grad`` at the start of the trajectory; receives that at its end.
+        Output of ``logp_grad`` at the start of the trajectory; receives the output at its end.
 
     References
     ----------
@@ -243,8 +243,8 @@ def gmc(
 
     Each transition draws v ~ N(0, I) on the tangent space, follows ``n_steps`` geodesic leapfrog
     steps (half a kick, a geodesic, half a kick; see `leapfrog_steps`) and accepts with probability
-    min(1, exp(−ΔH)), H = −log π(x) + v·v/2. Chains are independent: all move in one vector
-    and each accepts or rejects by itself.
+    min(1, exp(−ΔH)), H = −log π(x) + v·v/2. Chains are independent: they move in one vector and
+    accept or reject separately.
 
     Parameters
     ----------
@@ -255,8 +255,8 @@ def gmc(
         Argument of the callback: the first row of the minibatch, 0 for all rows, or the number of
         rows for transitions of local variables.
     space : Space
-        The product manifold. Block b moves for ``scales[b]`` times ε, and its gradient comes
-        multiplied by as much.
+        The product manifold. Block b moves for the time ``scales[b]`` ε, and its gradient contains
+        the same factor.
     chains : Chains
     leapfrog : Leapfrog
     stream : ndarray of uint64, shape (2,)

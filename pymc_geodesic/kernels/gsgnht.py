@@ -1,4 +1,4 @@
-"""Geodesic stochastic gradient Nosé–Hoover thermostats."""
+"""Geodesic stochastic gradient Nosé–Hoover thermostat (gSGNHT) transitions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pymc_geodesic.runtime.jit import Integers, Matrix, Stream, Vector, borrow, 
 from pymc_geodesic.runtime.streams import fill_normal
 
 MAX_STEP_ERROR = 0.9
-"""Bound of r ε²λ/4 in `target_along_geodesics`: a step is stable where it is below 1."""
+"""Upper bound of r ε²λ/4 in `target_along_geodesics`; the step is stable below 1."""
 
 CURVATURE_MEMORY = 0.98
-"""Fraction of the sums for the mean curvature that is kept from draw to draw."""
+"""Factor by which the sums for the mean curvature decay from draw to draw."""
 
-OUTLIER = 10.0
-"""Ratio of v·v to its target beyond which a draw does not update the curvature."""
+OUTLIER_RATIO = 10.0
+"""Ratio of v·v to its target above which a draw does not update the curvature."""
 
 
 @part
@@ -41,7 +41,7 @@ def drift_with_thermostat(
 ) -> None:
     """Step A: move along geodesics, on which v·v is constant, and ξ ← ξ + time · (v·v/m − τ)/Q.
 
-    τ of each block is an element of ``targets``; 1 in algorithm 2.
+    ``targets`` contains τ of each block; it is 1 in algorithm 2.
     """
     blocks = space.blocks
     for block in range(blocks.shape[0]):
@@ -67,9 +67,9 @@ def gsgnht(
 ) -> int:
     r"""Run the inner steps of one gSGNHT draw, in place: the loop over l of algorithm 2.
 
-    SGGMC whose friction adapts, with one thermostat for each variable, driven towards v·v/m = T:
-    Λ(x) dv = Λ(x)(∇log π dt − (C + ξ) v dt + N(0, 2C dt)), Q dξ = (v·v/m − T) dt. The ξ of the
-    paper, which starts at C, is C + ξ here: ξ starts at 0, and its mean is the friction that
+    The dynamics of SGGMC with a friction that adapts until v·v/m = T, by one thermostat ξ for each
+    variable: Λ(x) dv = Λ(x)(∇log π dt − (C + ξ) v dt + N(0, 2C dt)), Q dξ = (v·v/m − T) dt. The ξ
+    of the paper, which starts at C, is C + ξ here: ξ starts at 0, and its mean is the friction that
     balances unknown gradient noise. The paper has T = Q = 1. In the pattern A B O B A:
 
     ===== ========================================================= ===============================
@@ -94,14 +94,15 @@ def gsgnht(
         ξ, Q and the temperature T of the positions; ξ is changed in place.
     curvature_sums : ndarray, shape (n_blocks, 2)
         Sums of v·v and of λ v·v, where λ is the curvature of −log π along v, which
-        `update_curvature` keeps from draw to draw; zeros at first, for λ = 0.
+        `update_curvature` updates at each draw; initially zeros, which means λ = 0.
     logp_grad, minibatches, space, state, step_size, friction, stream, scratch, temperatures
         See `pymc_geodesic.kernels.sggmc`.
 
     Returns
     -------
     int
-        Coordinates whose injected noise is clipped at zero because the known noise exceeds it.
+        Number of coordinates whose injected noise is clipped at zero, since the known noise is
+        larger.
 
     References
     ----------
@@ -153,10 +154,11 @@ def gsgnht(
 def target_along_geodesics(
     temperature: float, curvature_sums: Vector, decay: float, step_size: float, splitting: int
 ) -> float:
-    r"""Mean of v·v/m along geodesics at which the positions of a variable have a temperature.
+    r"""Compute the target of v·v/m along geodesics for which the positions have temperature T.
 
-    T r / (1 − r ε²λ/4), where λ is the mean curvature along the velocities and r is 1 in the exact
-    splitting, 1 / cosh(ρ/2) in that of the paper (`pymc_geodesic.integrators.velocity_ratio`).
+    It is T r / (1 − r ε²λ/4), where λ is the mean curvature along the velocities and r is 1 in the
+    exact splitting, 1 / cosh(ρ/2) in that of the paper
+    (`pymc_geodesic.integrators.velocity_ratio`).
 
     Parameters
     ----------
@@ -183,8 +185,8 @@ def update_curvature(
 ) -> None:
     r"""Update the exponentially weighted sums for the mean curvature, in place.
 
-    Just before a kick, at the end of a geodesic of length ε, the mean over the stationary
-    distribution of v·∇log π is −(ε/2) λ v·v, λ being the curvature of −log π along v.
+    Before a kick, at the end of a geodesic of length ε, the mean of v·∇log π over the stationary
+    distribution is −(ε/2) λ v·v, where λ is the curvature of −log π along v.
 
     Parameters
     ----------
@@ -193,13 +195,13 @@ def update_curvature(
     work : ndarray, shape (n_blocks, 2)
         Sums over inner steps of v·v and of v·∇log π before each kick.
     expected : ndarray, shape (n_blocks,)
-        The target of the sum of v·v. The sums are kept where v·v is `OUTLIER` times as large.
+        Target of the sum of v·v. The sums are not updated if v·v is `OUTLIER_RATIO` times as large.
     step_size : float
         ε, a time.
     """
     for block in range(expected.size):
         square, power = work[block, 0], work[block, 1]
-        if not (square < OUTLIER * expected[block] and math.isfinite(power)):
+        if not (square < OUTLIER_RATIO * expected[block] and math.isfinite(power)):
             return
     for block in range(expected.size):
         square, power = work[block, 0], work[block, 1]

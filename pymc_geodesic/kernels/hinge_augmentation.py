@@ -17,14 +17,14 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 SMALLEST_SCALE = 1e-12
-"""λ no smaller than this: a precision of c²/λ beyond 10¹² would lose the others."""
+"""Lower bound of λ: a precision c²/λ above 10¹² would exceed the others by more than rounding."""
 
 
 def draw_scales(rng: np.random.Generator, slack: np.ndarray, cost: float) -> np.ndarray:
-    r"""Draw λ given the slack, in a form without cancellation where the slack is near zero.
+    r"""Draw λ given the slack, without cancellation if the slack is near zero.
 
-    Michael, Schucany and Haas' two roots for an inverse Gaussian variable, in terms of
-    m = b|u|, the inverse of its mean: :math:`\lambda_1 = m + \nu / 2 + \sqrt{\nu (\nu + 4 m)} / 2`
+    The method of Michael, Schucany and Haas for an inverse Gaussian variable, in terms of the
+    inverse m = b|u| of its mean: :math:`\lambda_1 = m + \nu / 2 + \sqrt{\nu (\nu + 4 m)} / 2`
     with ν ~ χ²₁, or :math:`m^2 / \lambda_1` with probability :math:`m / (m + \lambda_1)`.
 
     Parameters
@@ -96,7 +96,7 @@ def draw_weights(
     precision = half**2 * (features.T / scales) @ features
     precision[np.diag_indices(len(precision))] += prior_scale**-2.0
     lower = np.linalg.cholesky(precision)
-    push = half * features.T @ (signs * (1.0 + half * margin / scales))
-    mean = cho_solve((lower, True), push)
+    linear = half * features.T @ (signs * (1.0 + half * margin / scales))
+    mean = cho_solve((lower, True), linear)
     noise = rng.standard_normal(len(mean))
     return mean + solve_triangular(lower, noise, lower=True, trans="T")

@@ -1,4 +1,4 @@
-"""Largest curvature and gradient noise at a position, from differences of gradients."""
+"""Measurement of the largest curvature and of the gradient noise, by differences of gradients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 @part
 def inner(first: Vector, second: Vector) -> float:
-    """Inner product, as a loop, which compiles three times faster than an array expression."""
+    """Inner product; the loop compiles three times faster than an array expression."""
     total = 0.0
     for i in range(first.size):
         total += first[i] * second[i]
@@ -45,7 +45,7 @@ def inner(first: Vector, second: Vector) -> float:
 def measure_noise(
     space: Space, x: Vector, gradient: Vector, previous: Vector, noise: Vector
 ) -> None:
-    """Variance of a tangential component of the gradient, from a difference, for each block."""
+    """Estimate the variance of a tangential gradient component of each block from a difference."""
     blocks, size = space.blocks, x.size
     difference = np.empty(size)
     for i in range(size):
@@ -71,12 +71,11 @@ def probe(
 ) -> float:
     r"""Measure the largest curvature and the variance of the gradient estimate.
 
-    One step of the power iteration for −∇²log π along the manifold: with u the unit direction
-    and γ the geodesic from ``x`` with γ' = u, the curvature is −(u·∇log π) differentiated along
-    γ by a finite difference over its length, and the next direction is that difference of
-    gradients.
+    One step of the power iteration for −∇²log π along the manifold: with the unit direction u and
+    the geodesic γ from ``x`` with γ' = u, the curvature is the derivative of −u·∇log π along γ, by
+    a finite difference over its length, and the next direction is the difference of the gradients.
 
-    The noise is that of two independent estimates of the gradient at the same point, whose
+    The noise is estimated from two independent gradient estimates at the same point, whose
     difference has twice the variance of one.
 
     Parameters
@@ -92,13 +91,13 @@ def probe(
     noise : ndarray, shape (n_blocks,)
         Receives the mean variance of a tangential component of the gradient estimate.
     n_values : int
-        Number of log-densities that the function returns after the gradient.
+        Number of log-densities that follow the gradient in the output of the function.
 
     Returns
     -------
     float
-        Curvature along the line, the inverse square of a length; NaN where the gradient is
-        not finite.
+        Curvature along the line, the inverse square of a length; NaN if the gradient is not
+        finite.
     """
     blocks, x, direction, time = space.blocks, line.x, line.direction, line.length
     size = x.size
@@ -130,7 +129,7 @@ def probe(
     project(blocks, moved, moved_gradient)
     if not math.isfinite(curvature):
         return np.nan
-    # a small component of the old direction keeps the iteration going where the density is flat
+    # the old direction is kept as a small component, for regions where the density is flat
     scale = 1e-3 * max(abs(curvature), 1e-12)
     for i in range(size):
         direction[i] = (gradient[i] - moved_gradient[i]) / time + scale * direction[i]
@@ -148,7 +147,7 @@ def probe_minibatches(
     curvatures: Vector,
     noises: Matrix,
 ) -> None:
-    """Measure with several minibatches at the same point, one after another; see `probe`.
+    """Measure curvature and noise with several minibatches at the same point; see `probe`.
 
     Parameters
     ----------
@@ -157,8 +156,8 @@ def probe_minibatches(
     stream : ndarray of uint64, shape (2,)
         Random stream, from which a new direction is drawn if a gradient is not finite.
     last_gradient : ndarray, shape (size,) or (0,)
-        Receives the gradient at ``x`` of the last minibatch; empty where all are the same
-        minibatch, and noise cannot be measured.
+        Receives the gradient at ``x`` of the last minibatch; empty if all minibatches are the same,
+        so that noise cannot be measured.
     curvatures : ndarray, shape (n,)
         Receives the curvatures.
     noises : ndarray, shape (n, n_blocks)
@@ -166,7 +165,7 @@ def probe_minibatches(
     logp_grad, space, line
         See `probe`.
     """
-    no_values: Any = np.int64(0)  # no literal, for which `probe` would be compiled once more
+    no_values: Any = np.int64(0)  # a literal would make Numba compile `probe` a second time
     for i in range(minibatches.size):
         previous = last_gradient[: last_gradient.size if i else 0]
         curvatures[i] = probe(
@@ -187,7 +186,7 @@ def differences_of_pairs(
     points: np.ndarray,
     differences: np.ndarray,
 ) -> None:
-    """Differences of two independent gradient estimates, one pair at each point.
+    """Compute differences of two independent gradient estimates, one pair at each point.
 
     Parameters
     ----------

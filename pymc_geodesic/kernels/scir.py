@@ -1,6 +1,6 @@
 """Stochastic Cox–Ingersoll–Ross process (SCIR): exact transitions, and the inner steps of a draw.
 
-Algorithm 1 of Baker, Fearnhead, Fox and Nemeth (2018), line by line:
+Algorithm 1 of Baker, Fearnhead, Fox and Nemeth (2018):
 
 =========================================  ========================================
 Algorithm 1                                Implementation
@@ -47,10 +47,10 @@ from pymc_geodesic.runtime.streams import fill_normal
 from pymc_geodesic.runtime.variates import fill_log_gamma, fill_poisson
 
 CHUNK = 1024
-"""Coordinates per call of the Poisson and gamma samplers, whose arrays then stay in the cache."""
+"""Coordinates per call of the Poisson and gamma samplers, so that their arrays fit in the cache."""
 
-LONGEST_TIME = 100.0
-"""Upper bound of bτ, dimensionless: the state is forgotten up to e⁻¹⁰⁰, and exp(bτ) is finite."""
+MAX_TIME = 100.0
+"""Upper bound of bτ, dimensionless: the old state has the weight e⁻¹⁰⁰, and exp(bτ) is finite."""
 
 
 class Process(NamedTuple):
@@ -63,7 +63,7 @@ class Process(NamedTuple):
     time : ndarray, shape (size,)
         b̂τ for a step of duration τ, dimensionless.
     noise : ndarray, shape (size,)
-        Standard normal numbers.
+        Standard normal variates.
     """
 
     shape: Vector
@@ -172,7 +172,7 @@ def log_normal_transition(
     References
     ----------
     Baker, Fearnhead, Fox, Nemeth (2018), Large-Scale Stochastic Sampling from the Probability
-    Simplex, section 2.3, which names the process.
+    Simplex, section 2.3.
     """
     for i in range(log_state.size):
         decay = math.exp(-time[i])
@@ -186,7 +186,7 @@ def log_normal_transition(
 
 @part
 def has_constant_total(count_totals: Vector, start: int) -> bool:
-    """Return whether Σn of the Dirichlet variable that starts at an index is constant in ω."""
+    """Whether Σn of the Dirichlet variable that starts at an index is independent of ω."""
     return count_totals.size == 0 or math.isnan(count_totals[start])
 
 
@@ -217,7 +217,7 @@ def fix_count_total(
         for i in range(first, stop):
             process.shape[i] += estimate.values[i] * max(missing, 0.0)
             process.log_rate[i] = math.log(rate)
-            process.time[i] = min(step_size * rate, LONGEST_TIME)
+            process.time[i] = min(step_size * rate, MAX_TIME)
 
 
 @part
@@ -233,8 +233,8 @@ def add_prior(
 ) -> None:
     """Compute â = α + n̂ and b̂ = β + ĉ.
 
-    A Dirichlet variable with constant Σn has b̂ = 1 and the same duration in all coordinates, which
-    are stored in the first coordinate only.
+    For a Dirichlet variable with constant Σn, b̂ is 1 and the duration is the same in all
+    coordinates; they are stored in the first coordinate only.
     """
     prior, estimate, process = borrow(prior), borrow(estimate), borrow(process)
     for variable in range(layout.shape[0]):
@@ -259,7 +259,7 @@ def add_prior(
 # --- algorithm 1 --------------------------------------------------------------------------------
 
 
-@compiled(inline="always")  # the transitions are long, and would be compiled twice otherwise
+@compiled(inline="always")  # otherwise the transitions, which are long, are compiled twice
 def exact_transition(
     layout: Table, log_state: Vector, count_totals: Vector, process: Process, stream: Stream
 ) -> None:
@@ -301,11 +301,11 @@ def scir(
 ) -> tuple[int, int]:
     r"""Run the inner steps of one SCIR draw, in place.
 
-    Each step estimates â = α + n̂ and b̂ = β + ĉ from the next minibatch and follows
-    dθ = (â − b̂θ) dt + √(2θ) dW exactly for the duration h / b̄; log-normal variables follow
-    d log θ = (Â − B̂ log θ) dt + √2 dW in the same way.
+    Each step estimates â = α + n̂ and b̂ = β + ĉ from the next minibatch and simulates
+    dθ = (â − b̂θ) dt + √(2θ) dW exactly for the duration h / b̄; for log-normal variables it
+    simulates d log θ = (Â − B̂ log θ) dt + √2 dW in the same way.
 
-    **Where Σn depends on ω.** Let L be the likelihood of ω, n = ω ⊙ ∂ log L / ∂ω and S = Σθ. As a
+    **If Σn depends on ω.** Let L be the likelihood of ω, n = ω ⊙ ∂ log L / ∂ω and S = Σθ. As a
     function of θ, L(θ/S) is constant along rays, so that its derivative is
 
     .. math::
@@ -328,13 +328,13 @@ def scir(
         - \theta_j\Bigr) dt + \sqrt{2\theta_j}\,dW_j .
 
     The sum then follows dS = (Σα + M − S) dt + √(2S) dW, independently of ω, and ω changes at the
-    rate 1/S, which no longer depends on ω. With drift α + n − θ alone, S follows Σα + Σn(ω), and
+    rate 1/S, which no longer depends on ω. With the drift α + n − θ, S reverts to Σα + Σn(ω), and
     the stationary distribution of ω is close to the posterior times Σα + Σn(ω), at every step
-    size. Where Σn is constant, both are the same for M = Σn.
+    size. If Σn is constant, the two drifts are the same for M = Σn.
 
-    A step holds ω and S of the correction fixed: d = M − Σn̂ is added as ω max(d, 0) to â and as
-    max(−d, 0) / S to b̂ = 1, since ω = θ/S. Neither becomes negative for any M, and both are the
-    drift above as h → 0.
+    During a step ω and S of the correction are fixed: d = M − Σn̂ is added as ω max(d, 0) to â and
+    as max(−d, 0) / S to b̂ = 1, since ω = θ/S. Neither becomes negative for any M, and the drift
+    tends to the one above as h → 0.
 
     Parameters
     ----------
@@ -354,8 +354,8 @@ def scir(
     reference_rate : ndarray, shape (size,)
         b̄, a fixed rate near b, whose inverse is the unit of time; 1 for Dirichlet variables.
     count_totals : ndarray, shape (size,) or (0,)
-        M of the simplex row of each coordinate, near the mean of Σn; NaN for other variables and
-        where Σn does not depend on ω. Empty if all are NaN.
+        M of the simplex row of each coordinate, near the mean of Σn; NaN for other variables and if
+        Σn does not depend on ω. Empty if all are NaN.
     center : CountsAt
         Centering point of the control variates, with n and c of all data; empty without them.
     stream : ndarray of uint64, shape (2,)
@@ -366,8 +366,8 @@ def scir(
     Returns
     -------
     failed : int
-        Index of a coordinate with a negative or undefined estimate, or −1. The state is then that
-        before the step that failed.
+        Index of a coordinate with a negative or undefined estimate, or −1. In case of failure the
+        state is the one before the failed step.
     clips : int
         Number of negative estimates with control variates, which are set to zero.
 

@@ -1,4 +1,4 @@
-"""Stochastic gradient geodesic Monte Carlo."""
+"""Stochastic gradient geodesic Monte Carlo (SGGMC) transitions."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def sggmc(
     A     (x, v) along the geodesic for ε/2                 `drift`
     ===== ================================================= =================================
 
-    Λ(x) comes last because it commutes with B: v is tangent before, and C is the same on all
-    coordinates of a point. Half geodesics of neighboring steps are merged. The algorithm takes one
-    minibatch for all steps of a draw and V(x) at each step; the kernel takes one minibatch for each
-    step, and the V of its argument. The table is the splitting ``PAPER``. With ``EXACT``, the
-    default, each B is half of the gradient, and O is friction and noise
+    Λ(x) is applied last because it commutes with B: v is tangent before, and C is the same on all
+    coordinates of a point. Half geodesics of successive steps are merged. The algorithm uses one
+    minibatch for all steps of a draw and V(x) at each step; the kernel uses one minibatch for each
+    step, and the V of its argument. The table shows the splitting ``PAPER``. With ``EXACT``, the
+    default, each B is half a kick by the gradient, and O is friction and noise
     (`pymc_geodesic.integrators.kick_with_friction`).
 
     Parameters
@@ -63,12 +63,12 @@ def sggmc(
     minibatches : ndarray of int64, shape (L,)
         One for each inner step, usually its first row.
     space : Space
-        The product manifold. Block b moves for ``scales[b]`` times ε, and its gradient comes
-        multiplied by as much.
+        The product manifold. Block b moves for the time ``scales[b]`` ε, and its gradient contains
+        the same factor.
     state : State
         Position x and velocity v.
     step_size : float
-        ε, a time; in whitened coordinates in posterior standard deviations.
+        ε, a time; in units of posterior standard deviations in whitened coordinates.
     friction : FrictionAndNoise
         C and V of each coordinate.
     stream : ndarray of uint64, shape (2,)
@@ -80,7 +80,8 @@ def sggmc(
     Returns
     -------
     int
-        Coordinates whose injected noise is clipped at zero because the known noise exceeds it.
+        Number of coordinates whose injected noise is clipped at zero, since the known noise is
+        larger.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Stochastic gradient Langevin dynamics."""
+"""Stochastic gradient Langevin dynamics (SGLD) transitions."""
 
 from __future__ import annotations
 
@@ -12,30 +12,31 @@ from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, compiled
 from pymc_geodesic.runtime.streams import fill_normal
 
 DAMPING = 1.0
-"""Added to the root of AdaGrad's summed squares, in units of the gradient.
+"""Constant added to the square root of AdaGrad's sums of squares, in units of the gradient.
 
-A coordinate whose gradient was zero so far would otherwise take a step without bound, and so would
-the noise: no preconditioner is larger than 1.
+It bounds the preconditioner by 1: otherwise the step of a coordinate whose gradient has been zero
+so far, and its noise, would be unbounded.
 """
 
 
 @compiled(inline="always")
 def adagrad_preconditioner(square: float) -> float:
-    """P of a coordinate whose squared gradients sum to ``square``."""
+    """Compute P of a coordinate from the sum of its squared gradients."""
     return 1.0 / (DAMPING + math.sqrt(square))
 
 
 @compiled
 def remaining_noise(step_size: float, known: np.ndarray, sd: np.ndarray) -> int:
-    """Compute c, the sd of the noise to inject relative to that for an exact gradient.
+    """Compute c, the sd of the injected noise relative to that for an exact gradient.
 
-    With a = h²/2 and gradients −x + N(0, b) the variance of the positions is c² + ab/(2 − a), so
-    that c² = 1 − ab/(2 − a) leaves it at 1.
+    With a = h²/2 and gradients −x + N(0, b) the variance of the positions is c² + ab/(2 − a), which
+    is 1 for c² = 1 − ab/(2 − a).
 
     Returns
     -------
     int
-        Coordinates whose gradient noise exceeds the noise of the dynamics: c is clipped at 0.
+        Number of coordinates whose gradient noise exceeds the noise of the dynamics, so that c is
+        clipped at 0.
     """
     clips = 0
     half_square = 0.5 * step_size * step_size
@@ -49,7 +50,7 @@ def remaining_noise(step_size: float, known: np.ndarray, sd: np.ndarray) -> int:
 
 @part
 def average_with_last(noise: Vector, last: Vector) -> None:
-    """(ν, ν′) becomes ((ν + ν′)/2, ν′): the noise of a step, and the last noise of the next."""
+    """Replace the noise ν′ of a step by (ν + ν′)/2, and the last noise ν by ν′."""
     for j in range(last.size):
         mean = 0.5 * (last[j] + noise[j])
         last[j] = noise[j]
@@ -60,7 +61,7 @@ def average_with_last(noise: Vector, last: Vector) -> None:
 def langevin_step(
     x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector
 ) -> float:
-    """X ← x + (h²/2) ∇log π + h c n; return −x·∇log π before."""
+    """Take the step x ← x + (h²/2) ∇log π + h c n; return −x·∇log π before the step."""
     drift = 0.5 * step_size * step_size
     total = 0.0
     for j in range(x.size):
@@ -73,7 +74,7 @@ def langevin_step(
 def adagrad_step(
     x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector, squares: Vector
 ) -> float:
-    """G ← G + (∇log π)², x ← x + (h²/2) P ∇log π + h c √P n; return −x·∇log π before."""
+    """Update G, take the step x ← x + (h²/2) P ∇log π + h c √P n; return −x·∇log π before."""
     drift = 0.5 * step_size * step_size
     total = 0.0
     for j in range(x.size):
@@ -100,12 +101,12 @@ def sgld(
 
     x ← x + (h²/2) P ∇log π(x) + h c √P n: the Euler scheme of dx = ½ P ∇log π dt + √P dW with
     steps of h². P is the identity, or the diagonal matrix of AdaGrad, Pᵢ = 1 / (1 + sqrt(Gᵢ)),
-    where Gᵢ is the sum of the squares of all gradients so far, the present one included.
+    where Gᵢ is the sum of the squares of all gradients so far, including the current one.
 
     With n = ν′ ~ N(0, I) this is the published scheme, of first order. With n = (ν + ν′)/2, where
-    ν is the ν′ of the step before, it is the limit of the splitting B A O A B for large friction:
-    its positions are right to the second order, and those of a normal distribution are right at
-    every step that is stable, h²λ < 4.
+    ν is the ν′ of the previous step, it is the limit of the splitting B A O A B for large friction:
+    its stationary distribution is accurate to second order, and exact for a normal distribution at
+    every stable step size, h²λ < 4.
 
     Parameters
     ----------
@@ -131,10 +132,11 @@ def sgld(
     Returns
     -------
     temperature : float
-        Mean of −x·∇log π/m over the inner steps; 1 in whitened coordinates, because no minibatch
-        depends on the position it is drawn for.
+        Mean of −x·∇log π/m over the inner steps; its expectation is 1 in whitened coordinates,
+        since minibatches are independent of the position.
     clips : int
-        Coordinates whose injected noise is clipped at zero because the known noise exceeds it.
+        Number of coordinates whose injected noise is clipped at zero, since the known noise is
+        larger.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Stochastic gradient Riemannian Langevin dynamics (SGRLD) on the probability simplex."""
+"""Stochastic gradient Riemannian Langevin dynamics (SGRLD) transitions on the simplex."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
 from pymc_geodesic.runtime.jit import Integers, Stream, Table, Vector, borrow, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
-LARGEST_STATE = 1e300
-"""θ above which a step counts as diverged."""
+MAX_STATE = 1e300
+"""Value of θ above which a step counts as a divergence."""
 
 
 @part
@@ -37,7 +37,7 @@ def euler_step(
     values : ndarray, shape (size,)
         ω.
     new_state : ndarray, shape (size,)
-        Contains standard normal numbers; receives log θ after the step.
+        Contains standard normal variates; receives log θ after the step.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def euler_step(
                 drift -= prior.rate[i] * state
                 state += time * drift + math.sqrt(2.0 * time * state) * new_state[i]
                 new_state[i] = math.log(max(abs(state), SMALLEST_VALUE))
-                if not abs(state) <= LARGEST_STATE:
+                if not abs(state) <= MAX_STATE:
                     return i
     return -1
 
@@ -79,8 +79,8 @@ def sgrld(
 ) -> int:
     r"""Run the inner steps of one SGRLD draw, in place.
 
-    The expanded mean: ω = θ / Σθ with θⱼ ~ Gamma(αⱼ, 1) under the prior, the metric diag(1/θ),
-    and an Euler step that is reflected at zero,
+    In the expanded-mean parametrization ω = θ / Σθ, θⱼ ~ Gamma(αⱼ, 1) under the prior, with the
+    metric diag(1/θ), an Euler step reflected at zero is
 
     .. math::
 
@@ -88,15 +88,15 @@ def sgrld(
         \textstyle\sum_i \hat n_i - \theta_j\bigr) + \sqrt{2h\theta_j}\,\eta_j\Bigr|, \qquad
         \eta_j \sim N(0, 1),
 
-    with n̂ = ω ∂ log p / ∂ω of the minibatch, times N/n. For Gamma variables the parenthesis is
-    α + θ ∂ log p / ∂θ − βθ, and h / b̄ replaces h.
+    with n̂ = ω ∂ log p / ∂ω of the minibatch, times N/n. For Gamma variables the term in
+    parentheses is α + θ ∂ log p / ∂θ − βθ, and h / b̄ replaces h.
 
     Parameters
     ----------
     logp_grad, minibatches, layout, log_state, prior, reference_rate, stream
         See `pymc_geodesic.kernels.scir.scir`.
     step_size : float
-        h, half of the ε of Patterson and Teh: the same unit of time as in
+        h, half of the ε of Patterson and Teh, in the unit of time of
         `pymc_geodesic.kernels.scir.scir`.
     values : ndarray, shape (size,)
         Receives ω before the last step.
@@ -104,8 +104,8 @@ def sgrld(
     Returns
     -------
     int
-        Index of a coordinate that is not finite, or −1. The state is then that before the step
-        that failed.
+        Index of a coordinate that is not finite, or −1. In case of failure the state is the one
+        before the failed step.
 
     References
     ----------

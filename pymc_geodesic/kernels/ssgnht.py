@@ -49,12 +49,12 @@ def ssgnht(
     v′ = v − hξv + h∇log π(x) + sqrt(2Ah) n, x′ = x + hv′, ξ′ = ξ + h(v·v/m − T)/Q, with one
     thermostat ξ for each block, held at T = 1.
 
-    Friction takes the part ξh of a velocity, and noise of variance s² per step leaves the
-    temperature s² / (1 − (1 − ξh)²), which is smallest, s², at ξh = 1. Where s² exceeds T, an
-    unbounded thermostat would pass ξh = 1 and diverge at 2: ξ is bounded by 1/h.
+    Friction removes the fraction ξh of a velocity, and with noise of variance s² per step the
+    temperature is s² / (1 − (1 − ξh)²), with its minimum s² at ξh = 1. If s² exceeds T, an
+    unbounded thermostat would exceed ξh = 1 and diverge at 2; therefore ξ is bounded by 1/h.
 
-    The scheme is of first order. Where the kinetic temperature is 1, the positions of a normal
-    distribution have 1 − ξh/2 times its variance, whatever its curvature.
+    The scheme is of first order. For a normal distribution and a kinetic temperature of 1, the
+    variance of the positions is 1 − ξh/2 times the exact one, for any curvature.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def ssgnht(
     state : State
         Position and velocity.
     thermostat : Thermostat
-        ξ, which A is part of, Q and T of each block.
+        ξ (including A), Q and T of each block.
     step_size : float
         h, a time.
     diffusion : ndarray, shape (n_blocks,)

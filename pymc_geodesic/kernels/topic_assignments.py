@@ -1,15 +1,14 @@
-r"""Collapsed Gibbs sampling of the topics of words, document by document, given the topics.
+r"""Collapsed Gibbs sampling of topic assignments, given the topics.
 
 With :math:`z_i` the topic of token i of a document, its word :math:`w_i`, and the document's
 topic proportions θ ~ Dirichlet(α) integrated out,
 
 .. math:: P(z_i = k \mid z_{-i}, \varphi) \propto (\alpha_k + n_k^{-i})\, \varphi_{k w_i},
 
-where :math:`n_k^{-i}` counts the other tokens of the document in topic k. The weights are the
-sum of :math:`n_k^{-i} \varphi_{k w_i}`, which is zero but for the few topics that the document
-has, and of :math:`\alpha_k \varphi_{k w_i}`, whose sum is the same for every token of a word [1]_.
-Documents are independent of each other given the topics φ, so that they can be sampled side by
-side.
+where :math:`n_k^{-i}` counts the other tokens of the document in topic k. Each weight is the sum
+of :math:`n_k^{-i} \varphi_{k w_i}`, which is nonzero only for the few topics of the document, and
+of :math:`\alpha_k \varphi_{k w_i}`, whose sum over k is the same for every token of a word [1]_.
+Documents are independent given the topics φ, so that they can be sampled in parallel.
 
 References
 ----------
@@ -45,9 +44,10 @@ class Entries(NamedTuple):
     values : ndarray, shape (nnz,)
         Counts, whole numbers.
     columns : ndarray of int, shape (nnz,)
-        Their words.
+        Index of the word of each count.
     rows : ndarray of int, shape (n, 2)
-        Where each document begins and ends in ``values`` and ``columns``. A document may be empty.
+        Start and stop index of each document in ``values`` and ``columns``. A document may be
+        empty.
     """
 
     values: Vector
@@ -72,14 +72,14 @@ class Topics(NamedTuple):
 
 @compiled
 def collect_words(columns: SmallIntegers, rows: Table, slots: SmallIntegers) -> np.ndarray:
-    """List the words of some documents, each once, in the order in which they come.
+    """List the distinct words of some documents, in order of first occurrence.
 
     Parameters
     ----------
     columns : ndarray of int, shape (nnz,)
         Word of every non-zero count.
     rows : ndarray of int, shape (n, 2)
-        Where each document begins and ends in ``columns``.
+        Start and stop index of each document in ``columns``.
     slots : ndarray of int32, shape (V,)
         All −1 on entry; receives the index of every word in the list.
 
@@ -100,16 +100,16 @@ def collect_words(columns: SmallIntegers, rows: Table, slots: SmallIntegers) -> 
 
 
 SMALLEST_TOTAL = 1e-280
-"""Sum of weights below which they are taken to logarithms: some may have become zero."""
+"""Sum of weights below which weights are computed from logarithms, since some may underflow."""
 
 
 class Sweeps(NamedTuple):
-    """Sweeps over the tokens of a document.
+    """Numbers of sweeps over the tokens of a document.
 
     Parameters
     ----------
     n_discarded, n_kept : int
-        Those that are not counted, and those that are.
+        Number of sweeps to discard, and of sweeps to average over.
     """
 
     n_discarded: int
@@ -117,13 +117,13 @@ class Sweeps(NamedTuple):
 
 
 class Expectations(NamedTuple):
-    """What is averaged over topics of tokens.
+    """Expectations over the topic assignments.
 
     Parameters
     ----------
     counts : ndarray, shape (n_words, K)
-        Receives, added over documents and kept sweeps, P(z_i = k | z₋ᵢ, φ) of all tokens: the
-        counts of words in topics, with the draw of the token itself averaged over.
+        Receives P(z_i = k | z₋ᵢ, φ), summed over tokens, documents and kept sweeps: the counts of
+        words in topics, averaged over the draw of each token (Rao-Blackwellized).
     proportions : ndarray, shape (n, K)
         Receives E[θ | z], averaged over the kept sweeps.
     """
@@ -133,18 +133,18 @@ class Expectations(NamedTuple):
 
 
 class Document(NamedTuple):
-    """Tokens of one document, and its topics.
+    """Tokens of one document, with their topics.
 
     Parameters
     ----------
     words, assignments : ndarray of int32, shape (length,)
         Slot of the word, and topic, of each token.
     uniforms : ndarray, shape (length,)
-        A uniform number for each token.
+        A uniform variate for each token.
     totals : ndarray, shape (K,)
-        Tokens in each topic.
-    present, places : ndarray of int32, shape (K,)
-        First the topics that have tokens, and where among them each of these is.
+        Number of tokens in each topic.
+    present, present_index : ndarray of int32, shape (K,)
+        List of the topics that have tokens, and the index of each of these topics in it.
     """
 
     words: np.ndarray
@@ -152,11 +152,11 @@ class Document(NamedTuple):
     uniforms: np.ndarray
     totals: np.ndarray
     present: np.ndarray
-    places: np.ndarray
+    present_index: np.ndarray
 
 
 class Smoothing(NamedTuple):
-    """The part of the weights that every topic has.
+    """Prior part α φ of the weights, which is nonzero for all topics.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Smoothing(NamedTuple):
     sums : ndarray, shape (n_words,)
         Σ_k α_k φ_kw.
     inverses : ndarray, shape (n_words,)
-        Σ 1 / total over the tokens of a word, by which its α φ enters the expected counts.
+        Σ 1 / total over the tokens of a word, the factor of α φ in the expected counts.
     """
 
     alpha: np.ndarray
@@ -207,7 +207,7 @@ def list_topics(document: Document) -> int:
     n_present = 0
     for k in range(document.totals.size):
         if document.totals[k] > 0.0:
-            document.present[n_present], document.places[k] = k, n_present
+            document.present[n_present], document.present_index[k] = k, n_present
             n_present += 1
     return n_present
 
@@ -222,29 +222,29 @@ def gibbs_sweep(
     kept: bool,
     counts: np.ndarray,
 ) -> int:
-    """Draw the topic of every token given those of the others, θ integrated out.
+    """Draw the topic of each token given those of the others, with θ integrated out.
 
     Parameters
     ----------
     n_present : int
-        How many topics have tokens.
+        Number of topics that have tokens.
     kept : bool
-        Whether ``counts`` and ``smoothing.inverses`` receive the probabilities.
+        Whether to add the probabilities to ``counts`` and ``smoothing.inverses``.
 
     Returns
     -------
     int
-        How many topics have tokens then.
+        Number of topics that have tokens after the sweep.
     """
-    words, assignments, uniforms, totals, present, places = document
+    words, assignments, uniforms, totals, present, present_index = document
     alpha, sums, inverses = smoothing
     for i in range(words.size):
         word, topic = words[i], assignments[i]
         totals[topic] -= 1.0
         if totals[topic] == 0.0:
             n_present -= 1
-            present[places[topic]] = present[n_present]
-            places[present[n_present]] = places[topic]
+            present[present_index[topic]] = present[n_present]
+            present_index[present[n_present]] = present_index[topic]
         own = 0.0
         for j in range(n_present):
             weights[j] = totals[present[j]] * shares[word, present[j]]
@@ -264,7 +264,7 @@ def gibbs_sweep(
             topic = pick(weights, left - own)
         assignments[i] = topic
         if totals[topic] == 0.0:
-            present[n_present], places[topic] = topic, n_present
+            present[n_present], present_index[topic] = topic, n_present
             n_present += 1
         totals[topic] += 1.0
     return n_present
@@ -304,9 +304,9 @@ def sample_documents(
 ) -> None:
     r"""Sample the topics of all tokens of some documents, and the proportions of the documents.
 
-    The first topics are drawn from p(z | θ, φ), followed by sweeps that draw every one from
-    p(z_i | z₋ᵢ, φ), θ integrated out, and θ from p(θ | z): transitions that leave p(z, θ | φ, w)
-    as it is.
+    The initial topics are drawn from p(z | θ, φ). Sweeps then draw each topic from p(z_i | z₋ᵢ, φ),
+    with θ integrated out, and finally θ is drawn from p(θ | z). These transitions leave
+    p(z, θ | φ, w) invariant.
 
     Parameters
     ----------
@@ -360,7 +360,7 @@ def sample_documents(
             memory.uniforms[:length],
             memory.totals,
             memory.present,
-            memory.places,
+            memory.present_index,
         )
         stream = streams[document]
         fill_uniform(stream, tokens.uniforms)

@@ -1,7 +1,8 @@
-"""Moves of topics, word by word, given the counts of the words in them.
+"""Updates of topics by SCIR and SGRLD, given the counts of words in topics.
 
-Topics ω = θ / Σθ are kept as log θ in an array of shape (V, K), the K numbers of a word side by
-side: that is how the documents read them, and parts of the vocabulary can be moved side by side.
+Topics ω = θ / Σθ are stored as log θ in an array of shape (V, K), in which the K values of a word
+are contiguous: documents access them by word, and parts of the vocabulary can be updated in
+parallel.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def sum_words(log_state: Matrix, tops: Vector, sums: Vector) -> None:
     log_state : ndarray, shape (V, K)
         log θ of some words.
     tops, sums : ndarray, shape (K,)
-        Receive max log θ and Σ exp(log θ − max log θ) of every topic.
+        Receive max log θ and Σ exp(log θ − max log θ) of each topic.
     """
     log_state, tops, sums = borrow(log_state), borrow(tops), borrow(sums)
     n_words, n_topics = log_state.shape
@@ -53,7 +54,7 @@ def read_words(log_state: Matrix, log_totals: Vector, words: SmallIntegers, topi
         log Σθ.
     words : ndarray of int32, shape (n_words,)
     topics : ndarray, shape (n_words, K)
-        Receives ω of these words, no less than 10⁻²⁹⁰.
+        Receives ω of these words, at least 10⁻²⁹⁰.
     """
     log_state, log_totals, topics = borrow(log_state), borrow(log_totals), borrow(topics)
     for slot in range(words.size):
@@ -67,14 +68,14 @@ def read_words(log_state: Matrix, log_totals: Vector, words: SmallIntegers, topi
 def add_counts(
     prior_shape: Matrix, slots: SmallIntegers, counts: Stack, scale: float, shape: Matrix
 ) -> None:
-    """Add the counts of a minibatch, as estimates for all data, to the prior.
+    """Add the counts of a minibatch, scaled to all data, to the prior.
 
     Parameters
     ----------
     prior_shape : ndarray, shape (V, K)
         β of some words.
     slots : ndarray of int32, shape (V,)
-        Place of these words in ``counts``; −1 where the minibatch does not hold a word.
+        Index of these words in ``counts``; −1 for words that are not in the minibatch.
     counts : ndarray, shape (n_parts, n_words, K)
         Counts in the parts of a minibatch.
     scale : float
@@ -96,14 +97,14 @@ def add_counts(
 
 @compiled
 def scir_words(log_state: Matrix, shape: Matrix, step_size: float, stream: Stream) -> None:
-    """Follow the CIR process with the estimate â for the time h, in place.
+    """Simulate the CIR process with the estimate â for the time h, in place.
 
     Parameters
     ----------
     log_state : ndarray, shape (V, K)
         log θ of some words.
     shape : ndarray, shape (V, K)
-        â, the prior and the counts of all data that a minibatch estimates.
+        â, the sum of the prior and the estimated counts of all data.
     step_size : float
         h, a time.
     stream : ndarray of uint64, shape (2,)
@@ -135,9 +136,9 @@ def sgrld_words(
     log_totals : ndarray, shape (K,)
         log Σθ over all words.
     count_totals : ndarray, shape (K,)
-        Counts of the topics that the minibatch estimates, over all words.
+        Estimated counts of the topics, summed over all words.
     step_size : float
-        h, half of the ε of the authors.
+        h, half of the ε of Patterson and Teh.
     stream : ndarray of uint64, shape (2,)
         Random stream, advanced.
 

@@ -1,4 +1,4 @@
-"""Manifolds with closed-form geodesics, each in NumPy and as compiled row functions."""
+"""Manifolds with closed-form geodesics, in NumPy and as compiled functions of rows."""
 
 from pymc_geodesic.manifolds.euclidean import Euclidean
 from pymc_geodesic.manifolds.flat_simplex import FlatSimplex
@@ -17,7 +17,7 @@ MANIFOLDS: tuple[type[Manifold], ...] = (
     FlatSimplex,
     Stiefel,
 )
-"""Every manifold with its own compiled functions; the law tests run over this list."""
+"""All manifolds with compiled functions; the tests of the manifolds use this list."""
 
 __all__ = [
     "MANIFOLDS",

@@ -12,7 +12,7 @@ from pymc_geodesic.runtime.jit import compiled
 
 @compiled
 def project(x: Floats, v: Floats) -> None:
-    """Leave the rows of `v` as they are: every vector is tangent."""
+    """Do nothing, since every vector is tangent."""
 
 
 @compiled
@@ -53,7 +53,7 @@ class Euclidean(Manifold):
     has_edge: ClassVar[bool] = False
     is_flat: ClassVar[bool] = True
     is_compact: ClassVar[bool] = False
-    remedy: ClassVar[str] = "Give it finite numbers."
+    remedy: ClassVar[str] = "Use finite values."
 
     def __post_init__(self) -> None:
         require_positive("n", self.n)
@@ -77,7 +77,7 @@ class Euclidean(Manifold):
         return np.all(np.isfinite(x), axis=-1)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
-        """Every vector is tangent; see `Manifold.projected`."""
+        """Return `v`, since every vector is tangent; see `Manifold.projected`."""
         return v
 
     def project_rows(self, x: Floats, v: Floats) -> None:

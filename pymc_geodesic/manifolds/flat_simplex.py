@@ -11,6 +11,7 @@ from pymc_geodesic.manifolds.simplex import on_simplex
 from pymc_geodesic.runtime.jit import compiled
 
 REFLECTIONS_PER_COORDINATE = 1000
+"""Maximum number of reflections of a geodesic per coordinate, before it is set to NaN."""
 
 
 @compiled
@@ -32,9 +33,9 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
 
     At the wall x_k = 0 the velocity is reflected in the hyperplane of the simplex [1]_: with the
     unit normal n ∝ e_k − 1/K inside it, v − 2(v·n)n, that is v_k → −v_k and
-    v_j → v_j + 2v_k/(K − 1). Walls are met one after the other; since a wall just left has
-    x_k = 0 exactly and v_k > 0 it is not met again, so that corners need no special case. After
-    1000·K reflections, which only a divergent velocity reaches, the row is set to NaN.
+    v_j → v_j + 2v_k/(K − 1). Walls are processed one after the other; since x_k = 0 exactly and
+    v_k > 0 after a reflection, the same wall is not hit again, and corners need no special case.
+    After 1000·K reflections, which occur only for divergent velocities, the row is set to NaN.
 
     References
     ----------
@@ -70,7 +71,7 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
             if reflections == REFLECTIONS_PER_COORDINATE * size:
                 x[row, 0] = np.nan
                 break
-        # Take out what rounding added: the sum of x away from one, that of v from zero.
+        # Remove rounding errors: the sum of x must be one, that of v zero.
         x_total = 0.0
         v_total = 0.0
         for k in range(size):
@@ -85,9 +86,9 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
 class FlatSimplex(Manifold):
     """Probability vectors of length n in the flat metric, with reflecting walls.
 
-    Points move on straight lines in the hyperplane Σθ_k = 1 and bounce off the faces θ_k = 0.
-    The coordinates are the value. `Simplex` covers the same points without walls; its metric
-    stretches the corners, where sparse vectors live.
+    Points move on straight lines in the hyperplane Σθ_k = 1 and are reflected at the faces θ_k = 0.
+    The coordinates are the value. `Simplex` has the same points without walls; its metric stretches
+    the corners, which contain the sparse vectors.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class FlatSimplex(Manifold):
 
     Examples
     --------
-    The ball meets the wall θ_1 = 0 after half of the time.
+    The trajectory is reflected at the wall θ_1 = 0 after half of the time.
 
     >>> import numpy as np
     >>> from pymc_geodesic.manifolds import FlatSimplex
@@ -113,7 +114,7 @@ class FlatSimplex(Manifold):
     n: int
 
     code: ClassVar[int] = 4
-    remedy: ClassVar[str] = "Make its entries non-negative and divide each vector by its sum."
+    remedy: ClassVar[str] = "Use nonnegative elements and divide each vector by its sum."
 
     def __post_init__(self) -> None:
         require_simplex(self.n)

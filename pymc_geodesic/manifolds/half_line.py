@@ -12,7 +12,7 @@ from pymc_geodesic.runtime.jit import compiled
 
 @compiled
 def project(x: Floats, v: Floats) -> None:
-    """Leave the rows of `v` as they are: every vector is tangent."""
+    """Do nothing, since every vector is tangent."""
 
 
 @compiled
@@ -30,13 +30,13 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
 class HalfLine(Manifold):
     """Vectors of n non-negative numbers, each with a reflecting wall at zero.
 
-    A straight line that reaches zero continues with the opposite velocity, as a billiard ball. This
-    keeps volume and kinetic energy, so it is an exact flow for a density on [0, ∞)ⁿ.
+    A straight line that reaches zero is reflected. The reflection preserves volume and kinetic
+    energy, so that the flow is exact for a density on [0, ∞)ⁿ.
 
     Parameters
     ----------
     n : int
-        Coordinates per point.
+        Number of coordinates per point.
 
     Raises
     ------
@@ -56,7 +56,7 @@ class HalfLine(Manifold):
 
     code: ClassVar[int] = 1
     is_compact: ClassVar[bool] = False
-    remedy: ClassVar[str] = "Make its entries non-negative."
+    remedy: ClassVar[str] = "Use nonnegative values."
 
     def __post_init__(self) -> None:
         require_positive("n", self.n)
@@ -76,11 +76,11 @@ class HalfLine(Manifold):
         return rng.standard_exponential(batch_shape(size) + self.shape)
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Test which values have no negative entry; see `Manifold.contains`."""
+        """Test which values have no negative elements; see `Manifold.contains`."""
         return np.all(np.isfinite(x) & (np.asarray(x) >= -atol), axis=-1)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
-        """Every vector is tangent; see `Manifold.projected`."""
+        """Return `v`, since every vector is tangent; see `Manifold.projected`."""
         return v
 
     def project_rows(self, x: Floats, v: Floats) -> None:

@@ -1,4 +1,4 @@
-"""Base class of manifolds that are embedded in Euclidean space and have closed-form geodesics."""
+"""Base class of embedded manifolds with closed-form geodesics."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,13 +12,13 @@ Shape = tuple[int, ...]
 
 
 def require_positive(name: str, value: int) -> None:
-    """Raise a ValueError unless `value`, called `name` in the message, is an integer ≥ 1."""
+    """Raise ValueError unless `value` is an integer ≥ 1; the message contains `name`."""
     if not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
 
 
 def require_simplex(n: int) -> None:
-    """Raise a ValueError unless `n` is an integer ≥ 2, the length of probability vectors."""
+    """Raise ValueError unless `n`, the length of probability vectors, is an integer ≥ 2."""
     require_positive("n", n)
     if n < 2:
         raise ValueError("n must be at least 2: the only probability vector of length 1 is 1.")
@@ -29,12 +29,12 @@ class Manifold(ABC):
 
     A point has a *value*, which the model uses, and *coordinates*, which move along geodesics. They
     differ only for manifolds with a chart (`Simplex`). `contains`, `check`, `random_point` and
-    `to_coordinates` take or return values, `project`, `geodesic` and `tangent_noise` coordinates.
-    Every array may carry leading batch axes: points have the shape ``(..., *shape)``.
+    `to_coordinates` use values; `project`, `geodesic` and `tangent_noise` use coordinates. Arrays
+    may have leading batch axes: points have the shape ``(..., *shape)``.
 
     The module of each subclass has two compiled functions, ``project(x, v)`` and
-    ``geodesic(x, v, time)``, that work in place on C-contiguous ``(rows, size)`` arrays with one
-    point per row. The methods below call them on copies, kernels on the state (through
+    ``geodesic(x, v, time)``, that operate in place on C-contiguous ``(rows, size)`` arrays with one
+    point per row. The methods below call them on copies; kernels call them on the state (through
     `product_flows`).
 
     Attributes
@@ -42,13 +42,13 @@ class Manifold(ABC):
     code : int
         Number of the manifold in the dispatch table of compiled code.
     has_edge : bool
-        Whether it has a boundary, at which a density may have a pole or end.
+        Whether it has a boundary, at which a density may have a pole or a discontinuity.
     is_flat : bool
-        Whether it is all of ℝⁿ, so that x = c + Lz turns its straight lines into straight lines.
+        Whether it is ℝⁿ, so that x = c + Lz maps straight lines to straight lines.
     is_compact : bool
         Whether it is compact, so that the length of useful trajectories is bounded.
     is_connected : bool
-        Whether each point can be reached from each other one.
+        Whether it is connected.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class Manifold(ABC):
 
     @property
     def is_connected(self) -> bool:
-        """Whether each point can be reached from each other one."""
+        """Whether the manifold is connected."""
         return True
 
     @property
@@ -136,7 +136,7 @@ class Manifold(ABC):
         ----------
         x : array, shape ``(..., *shape)``
         atol : float
-            Largest allowed violation of a constraint.
+            Maximum violation of a constraint.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class Manifold(ABC):
         """
 
     def project(self, x: Any, v: Any, xp: ModuleType = np) -> Any:
-        """Project ambient vectors orthogonally on the tangent space at `x`.
+        """Project ambient vectors orthogonally onto the tangent space at `x`.
 
         Parameters
         ----------
@@ -171,10 +171,9 @@ class Manifold(ABC):
         return vectors.reshape(batch + self.shape)
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
-        """Expression of the projection, for arrays and for symbolic vectors; see `project`.
+        """Projection in functions of `xp`, for arrays and symbolic vectors; see `project`.
 
-        The compiled ``project(x, v)`` in functions of `xp`, so that gradients can be projected in
-        a graph.
+        It is equivalent to the compiled ``project(x, v)``, and can project gradients in a graph.
 
         Parameters
         ----------
@@ -188,17 +187,17 @@ class Manifold(ABC):
             If the subclass does not have this method.
         """
         raise NotImplementedError(
-            f"{type(self).__name__} cannot project symbolic vectors: give the class a "
-            "method projected(self, x, v, xp) in functions of xp, or "
-            'leave out gradient_noise="fisher", which needs it'
+            f"{type(self).__name__} cannot project symbolic vectors. Implement the method "
+            "projected(self, x, v, xp) in functions of xp, or "
+            'omit gradient_noise="fisher", which needs it'
         )
 
     def normal_diagonal(self, x: Any, xp: ModuleType = np) -> Any:
-        """Diagonal of the projector on the normal space at `x`.
+        """Diagonal of the projector onto the normal space at `x`.
 
-        That is 1 − ‖P e_i‖² for each ambient coordinate i, P the projector on the tangent space.
-        Computed from the projections of all e_i, with ``size`` times the memory of `x`; subclasses
-        may have closed forms.
+        It is 1 − ‖P e_i‖² for each ambient coordinate i, with the projector P onto the tangent
+        space. It is computed from the projections of all e_i, with ``size`` times the memory of
+        `x`; subclasses may implement closed forms.
 
         Parameters
         ----------
@@ -213,17 +212,18 @@ class Manifold(ABC):
         """
         rank = len(self.shape)
         between = (1,) * (x.ndim - rank)
-        # plus zero for each point, also where the projection is the same at all of them
+        # adding zeros broadcasts to all points, even if the projection does not depend on them
         basis = np.eye(self.size).reshape(self.size, *between, *self.shape) + xp.zeros_like(x)
         squares = xp.sum(self.project(x, basis, xp) ** 2, axis=tuple(range(-rank, 0)))
         lengths = xp.moveaxis(squares, 0, -1)
         return 1.0 - xp.reshape(lengths, (*x.shape[: x.ndim - rank], *self.shape))
 
     def mean_gradient(self, x: Floats) -> Floats | None:
-        """Return the field H that has the same mean as the tangential gradient of any log-density.
+        """Return the vector field H with the same mean as the tangential gradient of log π.
 
-        By partial integration, E[P(x) ∇log π(x)] = E[H(x)] for every smooth density π, with P the
-        tangent projector. Curved manifolds have H ≠ 0. With a boundary there is no such identity.
+        By integration by parts, E[P(x) ∇log π(x)] = E[H(x)] for every smooth density π, with the
+        tangent projector P. Curved manifolds have H ≠ 0. Manifolds with a boundary have no such
+        identity.
 
         Parameters
         ----------
@@ -233,12 +233,12 @@ class Manifold(ABC):
         Returns
         -------
         array, shape ``(..., *shape)``, or None
-            H(x), or None.
+            H(x); None for manifolds with a boundary.
         """
         return None
 
     def geodesic(self, x: Floats, v: Floats, time: float) -> tuple[Floats, Floats]:
-        """Follow the geodesic that leaves `x` with velocity `v` for a time `time`.
+        """Follow the geodesic from `x` with initial velocity `v` for a time `time`.
 
         Parameters
         ----------
@@ -252,7 +252,7 @@ class Manifold(ABC):
         Returns
         -------
         x, v : arrays of float64, shape ``(..., *shape)``
-            End point and the velocity there.
+            End point, and velocity at the end point.
         """
         rows, vectors, batch = self._paired_rows(x, v)
         self.geodesic_rows(rows, vectors, float(time))
@@ -276,7 +276,7 @@ class Manifold(ABC):
         return self.project(x, rng.standard_normal(np.shape(x)))
 
     def to_coordinates(self, value: Floats) -> Floats:
-        """Coordinates of a value; the value itself by default."""
+        """Compute the coordinates of a value; by default the value itself."""
         return np.asarray(value, dtype=np.float64)
 
     def from_coordinates(self, q: Any, xp: ModuleType = np) -> Any:
@@ -314,7 +314,7 @@ class Manifold(ABC):
         return xp.zeros_like(q[(..., *(0 for _ in self.shape))])
 
     def check(self, name: str, x: Floats) -> None:
-        """Validate that every value lies on the manifold.
+        """Check that every value lies on the manifold.
 
         Parameters
         ----------
@@ -325,20 +325,20 @@ class Manifold(ABC):
         Raises
         ------
         ValueError
-            If the trailing axes do not have the shape of a point, if a number is NaN or
-            infinite, or if a point lies off the manifold.
+            If the trailing axes do not have the shape of a point, if a value is NaN or infinite, or
+            if a point is not on the manifold.
         """
         x = np.asarray(x)
         rank = len(self.shape)
         if x.shape[x.ndim - rank :] != self.shape or x.ndim < rank:
             raise ValueError(
                 f"{name} has shape {x.shape}, but points of {self} need trailing axes of shape "
-                f"{self.shape}. Reshape {name}, or choose the manifold of its shape."
+                f"{self.shape}. Reshape {name}, or use a manifold of its shape."
             )
         if not np.all(np.isfinite(x)):
             raise ValueError(
-                f"{name} holds {np.count_nonzero(~np.isfinite(x))} numbers that are NaN or "
-                f"infinite. Give {name} a finite initial value on {self}."
+                f"{name} has {np.count_nonzero(~np.isfinite(x))} values that are NaN or infinite. "
+                f"Set a finite initial value of {name} on {self}."
             )
         off = np.count_nonzero(~self.contains(x))
         if off:
@@ -362,5 +362,5 @@ class Manifold(ABC):
 
 
 def batch_shape(size: int | Shape) -> Shape:
-    """Batch shape as a tuple."""
+    """Return the batch shape as a tuple."""
     return (size,) if isinstance(size, int | np.integer) else tuple(size)

@@ -30,31 +30,31 @@ class Space(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Product(Manifold):
-    """Product of manifolds: the joint state of several variables as one flat vector.
+    """Product of manifolds, for the joint state of several variables as one flat vector.
 
     Parameters
     ----------
     components : sequence of (name, manifold, rows)
-        Each variable with its name, the manifold of one of its points and its number of points.
+        Name of each variable, manifold of one of its points, and its number of points.
 
     Attributes
     ----------
     blocks : array of int64, shape (n_blocks, 6)
-        One row ``(code, start, rows, size, n, p)`` per variable, as compiled functions use
-        it; n and p are the shape of a point, p = 1 for vectors.
+        One row ``(code, start, rows, size, n, p)`` per variable, for compiled functions; n and p
+        are the shape of a point, p = 1 for vectors.
     dims : array of float64, shape (n_blocks,)
-        Dimension of each variable, all its points together.
+        Dimension of each variable, summed over its points.
     scales : array of float64, shape (n_blocks,)
-        Time scale of each variable; all 1, to be changed in place.
+        Time scale of each variable; initially 1, may be modified in place.
     space : Space
-        The three of them, for kernels.
+        These three arrays, for kernels.
     slices : dict of str to slice
-        Place of each variable in the flat vector.
+        Position of each variable in the flat vector.
 
     Raises
     ------
     ValueError
-        If there is no component, a name appears twice, `rows` is not a positive integer, or a
+        If there are no components, a name occurs twice, `rows` is not a positive integer, or a
         manifold has no functions in `product_flows`.
 
     Examples
@@ -79,26 +79,26 @@ class Product(Manifold):
     slices: dict[str, slice] = field(init=False, repr=False)
 
     code: ClassVar[int] = -1
-    remedy: ClassVar[str] = "Check its blocks one by one."
+    remedy: ClassVar[str] = "Check each component."
 
     def __post_init__(self) -> None:
         components = tuple((name, manifold, rows) for name, manifold, rows in self.components)
         if not components:
-            raise ValueError("components is empty: a product needs at least one variable.")
+            raise ValueError("components is empty. Pass at least one variable.")
         blocks = np.empty((len(components), 6), dtype=np.int64)
         slices: dict[str, slice] = {}
         start = 0
         for block, (name, manifold, rows) in enumerate(components):
             require_positive(f"rows of {name}", rows)
             if name in slices:
-                raise ValueError(f"components hold the name {name!r} twice; give each its own.")
+                raise ValueError(f"components contain the name {name!r} twice. Use unique names.")
             if manifold.code not in LAZY_FUNCTIONS:
                 raise ValueError(
                     f"{name!r} is on {manifold}, which the compiled functions project and geodesic "
-                    "of pymc_geodesic.manifolds.product_flows do not know: add its branches there."
+                    "do not support. Add its branches in pymc_geodesic.manifolds.product_flows."
                 )
             for function in LAZY_FUNCTIONS[manifold.code]:
-                function.compile()  # before chains fork, each of which would
+                function.compile()  # before chains fork, so that it is compiled only once
             n, p = (*manifold.shape, 1)[:2]
             blocks[block] = manifold.code, start, rows, manifold.size, n, p
             slices[name] = slice(start, start + rows * manifold.size)
@@ -133,13 +133,13 @@ class Product(Manifold):
         return sum(rows * manifold.dim for _, manifold, rows in self.components)
 
     def pack(self, values: Mapping[str, Floats]) -> Floats:
-        """Write the values of all variables as one flat vector of coordinates.
+        """Pack the values of all variables into one flat vector of coordinates.
 
         Parameters
         ----------
         values : mapping of str to array
-            Value of each variable, of any shape that ravels to its rows in C order. Further
-            names are ignored.
+            Value of each variable, of any shape that ravels to its rows in C order. Other names are
+            ignored.
 
         Returns
         -------
@@ -153,11 +153,11 @@ class Product(Manifold):
         packed = np.empty(self.size)
         for name, manifold, rows in self.components:
             if name not in values:
-                raise ValueError(f"values lack the variable {name!r}; it is part of this product.")
+                raise ValueError(f"values do not contain the variable {name!r}. Add its value.")
             value = np.asarray(values[name], dtype=np.float64)
             if value.size != rows * manifold.size:
                 raise ValueError(
-                    f"{name} has {value.size} elements; {rows} points of {manifold} need "
+                    f"{name} has {value.size} elements, but {rows} points on {manifold} have "
                     f"{rows * manifold.size}. Reshape {name}."
                 )
             points = value.reshape(rows, *manifold.shape)
@@ -165,7 +165,7 @@ class Product(Manifold):
         return packed
 
     def unpack(self, q: Floats) -> dict[str, Floats]:
-        """Values of all variables at a flat vector of coordinates, the inverse of `pack`.
+        """Unpack a flat vector of coordinates to values of all variables, the inverse of `pack`.
 
         Parameters
         ----------
@@ -174,7 +174,7 @@ class Product(Manifold):
         Returns
         -------
         dict of str to array
-            Shape ``(rows, *shape)`` each; the arrays share no memory with `q`.
+            Arrays of shape ``(rows, *shape)``, which do not share memory with `q`.
         """
         return {
             name: np.array(manifold.from_coordinates(q[self.slices[name]].reshape(points)))
@@ -182,7 +182,7 @@ class Product(Manifold):
         }
 
     def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
-        """Draw the variables independently of each other; see `Manifold.random_point`."""
+        """Draw the variables independently; see `Manifold.random_point`."""
         batch = batch_shape(size)
         parts = [
             manifold.random_point(rng, (*batch, rows)).reshape(*batch, -1)
@@ -219,12 +219,13 @@ class Product(Manifold):
         )
 
     def check(self, name: str, x: Floats) -> None:
-        """Check each variable by itself; see `Manifold.check`.
+        """Check each variable separately; see `Manifold.check`.
 
         Raises
         ------
         ValueError
-            Names the variable after `name`, as in ``"state: mu"``.
+            If a value is invalid; the message names the variable after `name`, as in
+            ``"state: mu"``.
         """
         x = np.asarray(x)
         if x.shape[-1:] != self.shape:
@@ -242,14 +243,14 @@ class Product(Manifold):
         ]
 
     def _parts(self, q: Any) -> list[tuple[Manifold, Any]]:
-        """Cut vectors (..., size) into one (..., rows, *shape) array per variable."""
+        """Split vectors (..., size) into one (..., rows, *shape) array per variable."""
         return [
             (manifold, q[..., self.slices[name]].reshape((*_lead(q), *points)))
             for name, manifold, points in self._point_shapes()
         ]
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:
-        """Project each variable by itself; see `Manifold.projected`."""
+        """Project each variable separately; see `Manifold.projected`."""
         parts = [
             manifold.projected(point, vector, xp).reshape((*_lead(v), -1))
             for (manifold, point), (_, vector) in zip(self._parts(x), self._parts(v), strict=True)
@@ -268,5 +269,5 @@ class Product(Manifold):
 
 
 def _lead(q: Any) -> tuple[Any, ...]:
-    """Batch shape of vectors (..., size), also of symbolic ones."""
+    """Return the batch shape of vectors (..., size), also for symbolic vectors."""
     return tuple(q.shape[axis] for axis in range(q.ndim - 1))

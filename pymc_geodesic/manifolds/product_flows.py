@@ -1,6 +1,6 @@
 """Tangent projection and geodesic flow of product manifolds, in compiled code.
 
-A position is a flat vector of the coordinates of all components. Each component is projected or
+A position is the flat vector of the coordinates of all components. Each component is projected or
 moved by the lazily compiled function of its manifold.
 """
 
@@ -33,7 +33,7 @@ STIEFEL = Stiefel.code
 
 @define_intrinsic
 def address_of(_context: Any, flat: Any, _start: Any) -> tuple[Any, Callable[..., Any]]:
-    """Pointer to element `start` of a contiguous vector of float64."""
+    """Return a pointer to element `start` of a contiguous vector of float64."""
     if not (isinstance(flat, types.Array) and flat.dtype == types.float64):
         raise TypingError(f"a flat state must be an array of float64, not {flat}.")
     if flat.ndim != 1 or flat.layout != "C":
@@ -115,14 +115,14 @@ _stiefel_motion = _move_on_stiefel.call
 
 @compiled
 def project(blocks: np.ndarray, x: Floats, v: Floats) -> None:
-    """Project a flat vector on the tangent space, in place.
+    """Project a flat vector onto the tangent space, in place.
 
     Parameters
     ----------
     blocks : array of int64, shape (n_blocks, 6)
         `Product.blocks`: one row ``(code, start, rows, size, n, p)`` per component.
     x, v : arrays of float64, shape (size,)
-        Coordinates, and the vector that is projected.
+        Coordinates, and the vector to project.
     """
     table = borrow(blocks)
     for block in range(table.shape[0]):
@@ -160,21 +160,21 @@ def geodesic(blocks: np.ndarray, x: Floats, v: Floats, time: float) -> None:
         rows, size = table[block, 2], table[block, 3]
         n, p = table[block, 4], table[block, 5]
         if code == EUCLIDEAN:
-            # inlined, as `euclidean.geodesic` with its rows takes longer to compile than the rest
+            # inlined, since `euclidean.geodesic` takes longer to compile than the rest
             point = array_at(address_of(x, start), (rows * size,), np.float64)
             vector = array_at(address_of(v, start), (rows * size,), np.float64)
             for i in range(rows * size):
                 point[i] += time * vector[i]
             continue
-        place, speed = address_of(x, start), address_of(v, start)
+        position, velocity = address_of(x, start), address_of(v, start)
         if code == HALF_LINE:
-            _half_line_motion((place, speed, rows, size, n, p, time))
+            _half_line_motion((position, velocity, rows, size, n, p, time))
         elif code in (SPHERE, SIMPLEX):
-            _sphere_motion((place, speed, rows, size, n, p, time))
+            _sphere_motion((position, velocity, rows, size, n, p, time))
         elif code == FLAT_SIMPLEX:
-            _flat_simplex_motion((place, speed, rows, size, n, p, time))
+            _flat_simplex_motion((position, velocity, rows, size, n, p, time))
         elif code == STIEFEL:
-            _stiefel_motion((place, speed, rows, size, n, p, time))
+            _stiefel_motion((position, velocity, rows, size, n, p, time))
 
 
 @compiled
@@ -188,7 +188,7 @@ def scaled_geodesic(
     blocks, x, v
         See `geodesic`.
     scales : array of float64, shape (n_blocks,)
-        Component b moves for ``scales[b] * time``.
+        Component b moves for the time ``scales[b] * time``.
     time : float
     """
     for block in range(blocks.shape[0]):

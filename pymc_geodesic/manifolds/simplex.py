@@ -25,13 +25,13 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
 
 @dataclass(frozen=True)
 class Simplex(Manifold):
-    r"""Probability vectors of length n, moved on the sphere of their square roots.
+    r"""Probability vectors of length n, which move on the sphere of their square roots.
 
-    The value is θ with θ_k ≥ 0 and Σθ_k = 1, the coordinates are a unit vector q with θ_k = q_k².
-    The signs of q are free: a great circle that leaves the positive orthant returns, as far as θ
-    is concerned, as if reflected, so there are no walls to hit.
+    The value is θ with θ_k ≥ 0 and Σθ_k = 1; the coordinates are a unit vector q with θ_k = q_k².
+    The signs of q are free: if a great circle leaves the positive orthant, θ moves as if it were
+    reflected, so that there are no walls.
 
-    **Chart.** A density p(θ) is meant with respect to dθ_1 … dθ_{n−1}. From θ_k = q_k²,
+    **Chart.** A density p(θ) is defined with respect to dθ_1 … dθ_{n−1}. From θ_k = q_k²,
 
     .. math:: dθ_1 \cdots dθ_{n-1} = 2^{n-1} \prod_{k<n} |q_k|\, dq_1 \cdots dq_{n-1},
 
@@ -39,9 +39,9 @@ class Simplex(Manifold):
 
     .. math:: p(θ)\, dθ = 2^{n-1}\, p(θ(q)) \prod_{k=1}^{n} |q_k|\, dS .
 
-    Hence `log_volume` is :math:`\sum_k \log |q_k|`. The constant it leaves out is (n − 1) log 2 on
-    one orthant; over the whole sphere, which covers the simplex 2ⁿ times, it is −log 2. This is
-    the map of [1]_, section 4.3, with the density stated for θ itself.
+    Hence `log_volume` is :math:`\sum_k \log |q_k|`. The omitted constant is (n − 1) log 2 on one
+    orthant, and −log 2 on the sphere, which covers the simplex 2ⁿ times. This is the map of [1]_,
+    section 4.3, for the density of θ.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Simplex(Manifold):
     n: int
 
     code: ClassVar[int] = 3
-    remedy: ClassVar[str] = "Make its entries non-negative and divide each vector by its sum."
+    remedy: ClassVar[str] = "Use nonnegative elements and divide each vector by its sum."
 
     def __post_init__(self) -> None:
         require_simplex(self.n)
@@ -97,7 +97,7 @@ class Simplex(Manifold):
         return on_simplex(x, atol)
 
     def to_coordinates(self, value: Floats) -> Floats:
-        """Square roots of a value, in the positive orthant."""
+        """Compute the square roots of a value, in the positive orthant."""
         return np.sqrt(np.maximum(value, 0.0))
 
     def from_coordinates(self, q: Any, xp: ModuleType = np) -> Any:

@@ -30,9 +30,9 @@ def project(x: Floats, v: Floats) -> None:
 def geodesic(x: Floats, v: Floats, time: float) -> None:
     """Rotate the rows of `x` and `v` along great circles.
 
-    With α = ‖v‖ [1]_: x ← x cos αt + (v/α) sin αt and v ← v cos αt − α x sin αt. Rounding errors
-    do not build up: the three inner products that give α also tell how far x is from unit length
-    and v from the tangent space, and the same pass that turns the pair takes both errors out.
+    With α = ‖v‖ [1]_: x ← x cos αt + (v/α) sin αt and v ← v cos αt − α x sin αt. Rounding errors do
+    not accumulate: the length of x and the radial part of v, which follow from the same inner
+    products as α, are corrected in the same pass.
 
     References
     ----------
@@ -53,7 +53,7 @@ def geodesic(x: Floats, v: Floats, time: float) -> None:
         speed = math.sqrt(max(vv - radial * xv, 0.0))
         cosine = math.cos(speed * time)
         sine = math.sin(speed * time)
-        # At rest the arc per unit of velocity, sin(αt)/α, has the limit t.
+        # For α → 0 the factor sin(αt)/α tends to t.
         arc = sine / speed if speed != 0.0 else time
         x_to_x = cosine * scale - arc * radial
         x_to_v = -speed * sine * scale - cosine * radial
@@ -116,7 +116,7 @@ class Sphere(Manifold):
         return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
     def contains(self, x: Floats, atol: float = 1e-8) -> np.ndarray:
-        """Test which values are of unit length; see `Manifold.contains`."""
+        """Test which values have unit length; see `Manifold.contains`."""
         return np.abs(np.linalg.norm(x, axis=-1) - 1.0) <= atol
 
     def projected(self, x: Any, v: Any, xp: ModuleType) -> Any:

@@ -11,12 +11,14 @@ from pymc_geodesic.manifolds.manifold import Floats, Manifold, Shape, batch_shap
 from pymc_geodesic.runtime.jit import compiled
 
 INVERSE_FACTORIALS = 1.0 / np.cumprod(np.maximum(np.arange(13.0), 1.0))
+"""1/k! for k = 0, ..., 12."""
 MAX_SQUARINGS = 60
+"""Maximum number of squarings of the matrix exponential."""
 
 
 @compiled
 def multiply(a: Floats, b: Floats, out: Floats) -> None:
-    """Matrix product ``out = a @ b`` without a library call; `out` must be another array.
+    """Compute the matrix product ``out = a @ b`` without a library call; `out` is another array.
 
     Parameters
     ----------
@@ -45,11 +47,11 @@ def multiply(a: Floats, b: Floats, out: Floats) -> None:
 def matrix_exponential(
     matrix: Floats, out: Floats, square: Floats, cube: Floats, work: Floats
 ) -> None:
-    """Matrix exponential, ``out = exp(matrix)``, to about 1e-15 relative to its norm.
+    """Compute the matrix exponential, ``out = exp(matrix)``, to about 1e-15 relative to its norm.
 
-    Scaling and squaring [1]_: the matrix is halved until its 1-norm is at most ¼, where the
-    Taylor polynomial of degree 12 is exact to 2e-18, and the result is squared as often. The
-    polynomial takes five products: I + M + M²/2 + M³(I/3! + … + M³(… )).
+    Scaling and squaring [1]_: the matrix is halved until its 1-norm is at most ¼, where the error
+    of the Taylor polynomial of degree 12 is below 2e-18, and the result is squared as many times.
+    The polynomial takes five products: I + M + M²/2 + M³(I/3! + … + M³(… )).
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def matrix_exponential(
 
 @compiled
 def _inner(x: Floats, v: Floats, row: int, n: int, p: int, out: Floats) -> None:
-    """Inner products of the columns, ``out = XᵀV``, for one row of `x` and `v`."""
+    """Compute the inner products of the columns, ``out = XᵀV``, for one row of `x` and `v`."""
     for j in range(p):
         for k in range(p):
             out[j, k] = 0.0
@@ -148,7 +150,7 @@ def project(x: Floats, v: Floats, n: int, p: int) -> None:
 
 @compiled
 def _norm(v: Floats, row: int) -> float:
-    """Euclidean norm of one row."""
+    """Compute the Euclidean norm of one row."""
     total = 0.0
     for i in range(v.shape[1]):
         total += v[row, i] * v[row, i]
@@ -159,12 +161,12 @@ def _norm(v: Floats, row: int) -> float:
 def geodesic(x: Floats, v: Floats, time: float, n: int, p: int) -> None:
     """Move the rows of `x` and `v`, each an n×p matrix in C order, along geodesics.
 
-    In the metric of the surrounding space [1]_ [2]_, with A = XᵀV and S = VᵀV,
+    In the metric of the ambient space [1]_ [2]_, with A = XᵀV and S = VᵀV,
 
     [X V] ← [X V] exp(t [[A, −S], [I, A]]) [[exp(−tA), 0], [0, exp(−tA)]].
 
-    Against drift X then takes one Newton–Schulz step towards orthonormality,
-    X ← X(3I − XᵀX)/2, and V is projected and brought back to its speed.
+    To correct rounding errors, X then takes one Newton–Schulz step towards orthonormality,
+    X ← X(3I − XᵀX)/2, and V is projected and rescaled to its norm.
 
     References
     ----------
@@ -182,7 +184,7 @@ def geodesic(x: Floats, v: Floats, time: float, n: int, p: int) -> None:
         speed = _norm(v, row)
         if speed == 0.0:
             continue
-        # With columns of unit speed on average the generator is balanced.
+        # The generator is balanced if the columns have unit speed on average.
         angle = time * speed / math.sqrt(p)
         for i in range(n * p):
             v[row, i] *= math.sqrt(p) / speed
@@ -234,8 +236,9 @@ def geodesic(x: Floats, v: Floats, time: float, n: int, p: int) -> None:
 class Stiefel(Manifold):
     """Orthonormal p-frames of ℝⁿ: n×p matrices X with XᵀX = I.
 
-    The metric is that of the surrounding space, ⟨U, V⟩ = tr(UᵀV). Tangent vectors at X are the V
-    with XᵀV skew. ``Stiefel(n, 1)`` is the sphere, ``Stiefel(n, n)`` the orthogonal group.
+    The metric is that of the ambient space, ⟨U, V⟩ = tr(UᵀV). Tangent vectors at X are matrices V
+    with skew-symmetric XᵀV. ``Stiefel(n, 1)`` is the sphere, ``Stiefel(n, n)`` the orthogonal
+    group.
 
     Parameters
     ----------
@@ -251,7 +254,7 @@ class Stiefel(Manifold):
 
     Examples
     --------
-    The two axes of a frame in the plane turn together.
+    The two axes of a frame in the plane rotate together.
 
     >>> import numpy as np
     >>> from pymc_geodesic.manifolds import Stiefel
@@ -267,7 +270,7 @@ class Stiefel(Manifold):
 
     code: ClassVar[int] = 5
     has_edge: ClassVar[bool] = False
-    remedy: ClassVar[str] = "Make its columns orthonormal, for instance with numpy.linalg.qr."
+    remedy: ClassVar[str] = "Orthonormalize its columns, for example with numpy.linalg.qr."
 
     def __post_init__(self) -> None:
         require_positive("n", self.n)
@@ -294,9 +297,9 @@ class Stiefel(Manifold):
         return self.n * self.p - self.p * (self.p + 1) // 2
 
     def random_point(self, rng: np.random.Generator, size: int | Shape = ()) -> Floats:
-        """Draw values from the uniform (Haar) law; see `Manifold.random_point`."""
+        """Draw values from the uniform (Haar) distribution; see `Manifold.random_point`."""
         frame, triangle = np.linalg.qr(rng.standard_normal(batch_shape(size) + self.shape))
-        # The factors are unique, and the frame uniform, once the diagonal is positive.
+        # With a positive diagonal the factors are unique and the frame is uniform.
         signs = np.sign(np.diagonal(triangle, axis1=-2, axis2=-1))
         return frame * signs[..., np.newaxis, :]
 

@@ -1,4 +1,4 @@
-"""Format of row blocks: a part for each data container, and passes over an iterable of blocks."""
+"""Format of row blocks, with a part for each data container, and passes over an iterable."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class BlockFormat:
     Parameters
     ----------
     containers : list of ContainerRows
-        In the order of the names of ``minibatch=``.
+        Rows of each container, in the order of the names of ``minibatch=``.
 
     Attributes
     ----------
     indices : tuple of RowIndex
-        Indices whose bounds are checked when rows are laid out.
+        Indices whose bounds are checked when rows are copied.
     """
 
     def __init__(self, containers: Sequence[ContainerRows]) -> None:
@@ -63,8 +63,8 @@ class BlockFormat:
             missing = [name for name in names if name not in block]
             if missing:
                 raise ValueError(
-                    f"batches= yields a mapping without {missing[0]!r}, which minibatch={names} "
-                    f"names; it has {sorted(block)}"
+                    f"batches= yields a mapping without {missing[0]!r}, which is in "
+                    f"minibatch={names}. Its keys are {sorted(block)}"
                 )
             found = {name: block[name] for name in names}
         else:
@@ -86,7 +86,7 @@ class BlockFormat:
         return {name: each.in_memory(block[name]) for name, each in self._containers.items()}
 
     def copied(self, block: Mapping[str, Any]) -> dict[str, Any]:
-        """Copy the parts, because an iterable may reuse the memory of a block for the next one."""
+        """Copy the parts, since an iterable may reuse the memory of a block."""
         return {name: part.copy() for name, part in self.in_memory(block).items()}
 
     def first_rows(self, block: Mapping[str, Any], n: int) -> LaidOut:
@@ -97,7 +97,7 @@ class BlockFormat:
         return self.lay_out([rows], None, length, Buffers(), "block 1")
 
     def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:
-        """Join blocks in memory to one block in another order."""
+        """Concatenate blocks in memory, and reorder the rows."""
         return {
             name: each.joined([block[name] for block in blocks], order)
             for name, each in self._containers.items()
@@ -114,7 +114,7 @@ class BlockFormat:
     def one_pass(
         self, batches: Iterable[Any]
     ) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Iterate over all blocks once; None for sparse matrices.
+        """Iterate over all blocks once; return None for sparse matrices.
 
         Yields
         ------
@@ -197,12 +197,12 @@ def _describe_origin(
     positions: np.ndarray | None,
     name: str,
 ) -> str:
-    """Describe the origin of a row that was laid out."""
+    """Describe the origin of a row that was copied."""
     row = position % sum(map(rows_of, blocks))
     if positions is not None:
         row = int(np.flatnonzero(positions == row)[0])
     for block in blocks[:-1]:
-        if row < rows_of(block):  # of a block before the one that messages name
+        if row < rows_of(block):  # from an earlier block than the one named in messages
             return origin(block[name], row)
         row -= rows_of(block)
     return origin(blocks[-1][name], row) or f", row {row}"
@@ -223,14 +223,14 @@ class BlockPass[Block]:
     Parameters
     ----------
     batches : iterable
-        Re-iterable.
+        Iterable that can be iterated over repeatedly.
     accept : callable
         Function that validates and converts a block.
 
     Attributes
     ----------
     consumed : int
-        Number of blocks of the present pass that were used.
+        Number of blocks of the current pass that were used.
     """
 
     def __init__(self, batches: Iterable[Any], accept: Callable[[Any], Block]) -> None:
@@ -274,11 +274,11 @@ class BlockPass[Block]:
             self.consumed = 0
         if isinstance(self._batches, Iterator):
             raise ValueError(
-                f"batches= is a {type(self._batches).__name__} that is used up: it can be iterated "
-                "over only once. Pass an iterable that can be iterated over again, such as a "
+                f"batches= is an exhausted {type(self._batches).__name__}, which can be iterated "
+                "over only once. Pass an iterable that can be iterated over repeatedly, such as a "
                 "list, datasets.row_blocks, or an object whose __iter__ returns a new generator"
             )
         raise ValueError(
-            f"batches= yields no block: the {type(self._batches).__name__} is empty, or cannot be "
-            "iterated over again"
+            f"batches= yields no blocks: the {type(self._batches).__name__} is empty, or can be "
+            "iterated over only once. Pass an iterable that can be iterated over repeatedly"
         )

@@ -24,16 +24,16 @@ def _scatter_rows(
     into_values: np.ndarray,
     into_columns: np.ndarray,
 ) -> None:
-    """Copy the non-zeros of each row to another position.
+    """Copy the nonzeros of each row to another position.
 
     Parameters
     ----------
     values, columns : ndarray, shape (nnz,)
-        Non-zeros and their columns.
+        Nonzeros and their columns.
     starts : ndarray of int, shape (n + 1,)
-        Begin of each row, and end of the last one.
+        Start index of each row, and stop index of the last row.
     begins : ndarray of int, shape (n,)
-        Begin of each row in the result.
+        Start index of each row in the result.
     into_values, into_columns : ndarray
         The result.
     """
@@ -45,7 +45,7 @@ def _scatter_rows(
 
 
 type LaidOut = tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
-"""Arrays with rows, and arrays that rows point into, by the names of data containers."""
+"""Arrays with rows, and arrays that are indexed by rows, by the names of data containers."""
 
 _PIECE = 2**14
 """Number of rows that are read at a time from a block that may be on disk."""
@@ -67,7 +67,7 @@ def pieces_of(part: Any) -> Iterator[Any]:
     Parameters
     ----------
     part : array_like or sparse matrix
-        With a method ``pieces``, or any object with rows that can be sliced.
+        Object with a method ``pieces``, or with rows that can be sliced.
     """
     if hasattr(part, "pieces"):
         yield from part.pieces()
@@ -78,7 +78,7 @@ def pieces_of(part: Any) -> Iterator[Any]:
 
 
 def _undefined_row(rows: np.ndarray) -> int:
-    """Find the first row with an undefined number."""
+    """Find the first row with an undefined value."""
     return next(i for i in range(len(rows)) if describe_undefined(rows[i : i + 1]))
 
 
@@ -94,7 +94,7 @@ class Buffers:
         self._buffers: dict[str, np.ndarray] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        """Return an array in the buffer of a name, which is allocated if it is too short.
+        """Return an array in the buffer of a name, which is reallocated if it is too short.
 
         Examples
         --------
@@ -113,7 +113,7 @@ class Buffers:
 
 
 class ContainerRows(ABC):
-    """Rows of blocks that stand for one data container.
+    """Rows of blocks for one data container.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class ContainerRows(ABC):
 
     @abstractmethod
     def joined(self, parts: Sequence[Any], order: np.ndarray) -> Any:
-        """Join several parts in memory, in another order.
+        """Concatenate several parts in memory, and reorder the rows.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class ContainerRows(ABC):
         positions : ndarray of int, shape (n,), or None
             Position of each row, a permutation; None for their order.
         length : int
-            Rows of the result; those after the first n repeat the first ones.
+            Number of rows of the result; rows after the first n repeat the first rows.
         memory : Buffers
             Memory of the result.
         where : str
@@ -220,8 +220,8 @@ class DenseRows(ContainerRows):
         """Check shape and type."""
         if is_sparse(part):
             raise ValueError(
-                f"batches= yields a sparse matrix for {self.name!r}, which is an ordinary data "
-                "container; make it with SparseData, or yield dense arrays"
+                f"batches= yields a sparse matrix for {self.name!r}, which is a dense data "
+                "container. Create it with SparseData, or yield dense arrays"
             )
         array = part if hasattr(part, "dtype") else np.asarray(part)
         if np.ma.is_masked(array):
@@ -233,8 +233,9 @@ class DenseRows(ContainerRows):
             )
         if not np.can_cast(array.dtype, self.dtype, "same_kind"):
             raise ValueError(
-                f"batches= yields {array.dtype} for {self.name!r}, whose data container holds "
-                f"{self.dtype}; convert the blocks, or make the container with {array.dtype} values"
+                f"batches= yields {array.dtype} for {self.name!r}, whose data container has dtype "
+                f"{self.dtype}. Convert the blocks, or create the container with dtype "
+                f"{array.dtype}"
             )
         return array
 
@@ -274,9 +275,9 @@ class DenseRows(ContainerRows):
                 array[target] = piece
                 if overflows(piece, array[target]):
                     raise ValueError(
-                        f"batches= yields {piece.dtype} for {self.name!r} that {self.dtype}, which "
-                        f"its data container holds, is too narrow for, in {where}; make the "
-                        f"container with {piece.dtype} values"
+                        f"batches= yields {piece.dtype} values for {self.name!r} that overflow "
+                        f"{self.dtype}, the dtype of its data container, in {where}. Create the "
+                        f"container with dtype {piece.dtype}"
                     )
                 first += len(piece)
         array[first:] = array[: length - first]
@@ -305,19 +306,19 @@ class SparseRows(ContainerRows):
         """Check width and type of a matrix of any SciPy format."""
         if not is_sparse(part):
             raise ValueError(
-                f"batches= yields {type(part).__name__} for the sparse matrix {self.name!r}; yield "
-                "scipy.sparse matrices, or make the container with pm.Data for dense rows"
+                f"batches= yields {type(part).__name__} for the sparse matrix {self.name!r}. Yield "
+                "scipy.sparse matrices, or create the container with pm.Data for dense rows"
             )
         if tuple(part.shape[1:]) != (self.width,):
             raise ValueError(
                 f"batches= yields rows of shape {tuple(part.shape[1:])} for {self.name!r}, which "
-                f"has {self.width} columns; use the same vocabulary or features in all blocks, or "
-                "make SparseData with that width"
+                f"has {self.width} columns. Use the same vocabulary or features in all blocks, or "
+                "create SparseData with that width"
             )
         if not np.can_cast(part.dtype, self.dtype, "same_kind"):
             raise ValueError(
-                f"batches= yields {part.dtype} for {self.name!r}, whose SparseData holds "
-                f"{self.dtype}; convert the blocks to {self.dtype}"
+                f"batches= yields {part.dtype} for {self.name!r}, whose SparseData has dtype "
+                f"{self.dtype}. Convert the blocks to {self.dtype}"
             )
         if sparse.issparse(part) and part.format != "csr":
             return sparse.csr_array(part)
@@ -335,7 +336,7 @@ class SparseRows(ContainerRows):
         return sparse.vstack(parts, format="csr")[order]
 
     def empty(self, n: int) -> LaidOut:
-        """Return ``n`` rows without non-zeros."""
+        """Return ``n`` rows without nonzeros."""
         return {self._rows: np.zeros((n, 2), np.int64)}, {
             self._values: np.zeros(0, self.dtype),
             self._columns: np.zeros(0, np.int32),
@@ -349,7 +350,7 @@ class SparseRows(ContainerRows):
         memory: Buffers,
         where: str,
     ) -> LaidOut:
-        """Copy the non-zeros of rows to their positions; see `ContainerRows.lay_out`."""
+        """Copy the nonzeros of rows to their positions; see `ContainerRows.lay_out`."""
         sizes = np.concatenate([np.diff(part.indptr) for part in parts])
         n = len(sizes)
         if positions is None:
@@ -365,7 +366,7 @@ class SparseRows(ContainerRows):
         for piece in (piece for part in parts for piece in pieces_of(part)):
             piece = canonical_rows(piece, f"{self.name!r} in {where} of batches=")
             here = positions[first : first + length_of(piece)]
-            # rows are shorter if entries of the same column were added
+            # rows are shorter if duplicate entries of a column were summed
             begins = rows[here, 0]
             rows[here, 1] = begins + np.diff(piece.indptr)
             _scatter_rows(piece.data, piece.indices, piece.indptr, begins, values, columns)

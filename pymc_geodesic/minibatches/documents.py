@@ -18,7 +18,7 @@ def check_counts(name: str, values: np.ndarray) -> None:
     """Raise ValueError if counts are not whole numbers of at least zero."""
     if np.any(~(values >= 0) | (values != np.floor(values))):
         raise ValueError(
-            f"{name!r} has values that are not counts; local= needs whole numbers of at least 0"
+            f"{name!r} has values that are not counts. With local= use nonnegative whole numbers"
         )
 
 
@@ -36,15 +36,15 @@ class Documents(Protocol):
         Returns
         -------
         values, columns : ndarray, shape (n_entries,)
-            Counts and their words.
+            Counts and the indices of their words.
         bounds : ndarray of int64, shape (n, 2)
-            Begin and end of the entries of each document.
+            Start and stop index of the entries of each document.
         numbers : ndarray or None
-            Numbers of the documents in the data; None for streamed documents.
+            Indices of the documents in the data; None for streamed documents.
         """
 
     def share(self, argument: int) -> float:
-        """Documents of a minibatch, divided by those of the largest one."""
+        """Return the number of documents of a minibatch, relative to the largest minibatch."""
 
 
 class ResidentDocuments:
@@ -84,13 +84,13 @@ class ResidentDocuments:
 
 
 class StreamedDocuments(StreamedSource):
-    """Blocks of documents of an iterable, each a minibatch.
+    """Blocks of documents from an iterable, each a minibatch.
 
     Parameters
     ----------
     batches : iterable
-        Re-iterable that yields matrices of counts, shape (n, V), sparse or dense, or mappings
-        with one of the name of the data. It is iterated over again when it is exhausted.
+        Re-iterable that yields matrices of counts, shape (n, V), sparse or dense, or mappings that
+        contain one by the name of the data. It is iterated over again when it is exhausted.
     name : str
         Data container of the blocks.
     n_words : int
@@ -124,8 +124,8 @@ class StreamedDocuments(StreamedSource):
         if isinstance(block, Mapping):
             if self._name not in block:
                 raise ValueError(
-                    f"batches= yields a mapping without {self._name!r}, which minibatch= names; "
-                    f"it has {sorted(block)}"
+                    f"batches= yields a mapping without {self._name!r}, which is in minibatch=. "
+                    f"Its keys are {sorted(block)}"
                 )
             block = block[self._name]
         elif isinstance(block, tuple | list) and len(block) == 1:
@@ -139,7 +139,8 @@ class StreamedDocuments(StreamedSource):
         if not 1 <= rows.shape[0] <= self._largest:
             raise ValueError(
                 f"batches= yields a block of {rows.shape[0]} documents, but the model has "
-                f"{self._largest}: make the model with the number of documents of the largest block"
+                f"{self._largest}. Build the model with the number of documents of the largest "
+                "block"
             )
         check_counts(self._name, rows.data)
         # one data type, so that all blocks have the same compiled code and rounding

@@ -1,4 +1,4 @@
-"""Source of minibatches for the arguments of a step method."""
+"""Minibatch arguments of a step method, and the source of minibatches that they select."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from pymc_geodesic.sparse import SparseContainers, sparse_containers
 class MinibatchArguments:
     """Arguments of a step method that select its minibatches.
 
-    A step keeps them, to make its source again when it is unpickled.
+    A step stores them to create its source again when it is unpickled.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class MinibatchArguments:
     Raises
     ------
     ValueError
-        For an argument that is invalid whatever the model.
+        For an argument that is invalid for any model.
     """
 
     batch_size: int | None = None
@@ -72,7 +72,7 @@ class MinibatchArguments:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What ``minibatch`` names; nothing if it is left out."""
+        """Names in ``minibatch``; empty if it is None."""
         given = self.minibatch
         if given is None:
             return ()
@@ -88,7 +88,7 @@ class MinibatchArguments:
 def rows_as_containers(
     model: Model, arguments: MinibatchArguments, *, has_local: bool = False
 ) -> tuple[Model, MinibatchArguments, ModelRows | None]:
-    """Find the rows that arguments select in a model, and make data containers of them.
+    """Find the rows that arguments select in a model, and convert them to data containers.
 
     Parameters
     ----------
@@ -100,21 +100,21 @@ def rows_as_containers(
     Returns
     -------
     model : pymc.Model
-        With the rows in data containers; the same model if they are already.
+        Model with the rows in data containers; the same model if they are already.
     arguments : MinibatchArguments
-        With the names of these containers.
+        Arguments with the names of these containers.
     rows : ModelRows or None
-        What was found; None where the arguments name containers or select no rows.
+        Rows that were found; None if the arguments name containers or select no rows.
 
     Raises
     ------
     ValueError
-        See `selected_rows`; also for a batch size that exceeds the rows.
+        See `selected_rows`; also for a batch size that exceeds the number of rows.
     """
     if isinstance(arguments.batches, TableBlocks):
         return _rows_of_table(model, arguments, arguments.batches)
     if arguments.batches is not None and not arguments.names:
-        return model, arguments, None  # the order of the arrays that it yields is not known
+        return model, arguments, None  # the order of the yielded arrays is unknown
     rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
@@ -130,8 +130,8 @@ def _rows_of_table(
     """Derive the rows of a model from the columns of a table that has more rows."""
     if drawn_rows(model_graphs(model)):
         message = (
-            "table_blocks reads the rows of a model whose data are those of the sample, and this "
-            "model draws rows itself, by pm.Minibatch. Write it without pm.Minibatch"
+            "table_blocks needs a model of all rows of the sample, but this model draws rows with "
+            "pm.Minibatch. Write it without pm.Minibatch"
         )
         raise ValueError(see(message, "minibatch"))
     rows = selected_rows(model, arguments.names, table.block_size)
@@ -142,7 +142,7 @@ def _rows_of_table(
     sparse = [name for name, each in containers.items() if isinstance(each, SparseContainers)]
     if sparse:
         raise ValueError(
-            f"table_blocks derives dense arrays, and {sparse[0]!r} is a sparse matrix. Pass an "
+            f"table_blocks yields dense arrays, but {sparse[0]!r} is a sparse matrix. Pass an "
             "iterable that yields sparse matrices as batches="
         )
     batches = table.for_arrays({name: evaluate_data(each) for name, each in containers.items()})
@@ -154,14 +154,14 @@ def _rows_of_table(
 
 
 def _containers_of_table(model: Model, names: Sequence[str]) -> Containers:
-    """Find data containers by their names, instead of the rows that are found."""
+    """Find data containers by their names."""
     known = [data.name for data in model.data_vars]
     for name in names:
         if name not in known and sparse_containers(model, name) is None:
             raise ValueError(
                 f"minibatch= names {name!r}, which is neither an observed variable, a dimension of "
-                f"one, nor one of the pm.Data containers {known}. Leave minibatch= out: the arrays "
-                "with rows are found. Columns of the table are named in columns= of table_blocks"
+                f"one, nor one of the pm.Data containers {known}. Omit minibatch=, so that the "
+                "arrays with rows are found; name columns of the table in columns= of table_blocks"
             )
     return {name: _container(model, name) for name in names}
 
@@ -174,9 +174,9 @@ MINIBATCH_ORDERS: dict[str, type[ShuffledRows | RandomRows]] = {
     "random": RandomRows,
 }
 
-FEW_MINIBATCHES = 1000
-"""Number of minibatches of an epoch below which rows are drawn with replacement if the noise is
-subtracted."""
+MIN_MINIBATCHES = 1000
+"""Minimum number of minibatches of an epoch for noise to be subtracted without replacement; with
+fewer minibatches rows are drawn with replacement."""
 
 
 class MinibatchNoise(Enum):
@@ -197,17 +197,17 @@ def check_order(minibatch_order: str) -> None:
     """
     if minibatch_order not in MINIBATCH_ORDERS:
         raise ValueError(
-            f"minibatch_order={minibatch_order!r} is unknown; choose one of "
+            f"minibatch_order={minibatch_order!r} is unknown. Choose from "
             f"{sorted(MINIBATCH_ORDERS)}"
         )
 
 
 def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> str:
-    """Choose the order of the rows: instead of shuffled ones, those with the noise that is assumed.
+    """Choose a minibatch order with the assumed noise.
 
     With K minibatches of rows that are shuffled once, the relative error of the variance in a
-    direction is about sqrt(2 / K). Therefore, if the noise is subtracted and K is small, rows are
-    drawn with replacement.
+    direction is about sqrt(2 / K). Therefore rows are drawn with replacement if the noise is
+    subtracted and K is small.
 
     Parameters
     ----------
@@ -215,7 +215,7 @@ def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> st
         The argument ``minibatch_order=``.
     noise : MinibatchNoise
     n_minibatches : float
-        K, N divided by the batch size; infinite if it is unknown.
+        K, N divided by the batch size; infinite if unknown.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> st
         return requested
     return (
         "random"
-        if noise is MinibatchNoise.SUBTRACTED and n_minibatches < FEW_MINIBATCHES
+        if noise is MinibatchNoise.SUBTRACTED and n_minibatches < MIN_MINIBATCHES
         else "independent"
     )
 
@@ -237,7 +237,7 @@ def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> st
 # --- sources ------------------------------------------------------------------------------------
 
 type Containers = Mapping[str, SharedVariable | SparseContainers]
-"""Data that ``minibatch=`` names, by their names."""
+"""Data named in ``minibatch=``, by name."""
 
 
 def minibatch_source(
@@ -247,7 +247,7 @@ def minibatch_source(
     noise: MinibatchNoise = MinibatchNoise.ANY,
     default_batch_size: int | None = None,
 ) -> RowSource:
-    """Make the source of rows that are named, that the model draws, or of all rows.
+    """Create the source of named rows, of rows drawn by `pymc.Minibatch`, or of all rows.
 
     Parameters
     ----------
@@ -270,14 +270,14 @@ def minibatch_source(
 
 
 def _check_batch_size(batch_size: int, name: str, shape: tuple[int, ...]) -> None:
-    """Raise ValueError for minibatches of more rows than data of a name and a shape have."""
+    """Raise ValueError for a batch size that exceeds the number of rows of data."""
     n_rows = shape[0]
     if 1 <= batch_size <= n_rows:
         return
     is_transposed = len(shape) > 1 and max(shape[1:]) >= batch_size
     raise ValueError(
-        f"batch_size={batch_size} does not fit the {n_rows} rows of {name!r}; "
-        f"choose 1 to {n_rows}, or omit batch_size to use all rows"
+        f"batch_size={batch_size} exceeds the {n_rows} rows of {name!r}. "
+        f"Use batch_size <= {n_rows}, or omit batch_size to use all rows"
         + (f". Rows are the first axis of the shape {shape}: transpose it" if is_transposed else "")
     )
 
@@ -285,7 +285,10 @@ def _check_batch_size(batch_size: int, name: str, shape: tuple[int, ...]) -> Non
 def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     scalars = [name for name, array in arrays.items() if array.ndim == 0]
     if scalars:
-        raise ValueError(f"minibatch= names {scalars[0]!r}, a scalar, which has no rows")
+        raise ValueError(
+            f"minibatch= names {scalars[0]!r}, a scalar, which has no rows. Remove it from "
+            "minibatch="
+        )
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
@@ -298,7 +301,7 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
 def row_source(
     arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
 ) -> ShuffledRows | RandomRows:
-    """Make a source of rows in memory.
+    """Create a source of rows in memory.
 
     Raises
     ------
@@ -313,7 +316,7 @@ def row_source(
 def drawn_row_source(
     model: Model, minibatch_order: str = "shuffled", *, noise: MinibatchNoise = MinibatchNoise.ANY
 ) -> RowSource:
-    """Make a source of the rows of all `pymc.Minibatch` in a model, or of all rows without any.
+    """Create a source of the rows of all `pymc.Minibatch` of a model; without any, of all rows.
 
     Raises
     ------
@@ -349,7 +352,7 @@ def _streamed_source(
     total = arguments.total_size
     total = getattr(batches, "total_size", None) if total is None else total
     if total is None:
-        raise ValueError("batches= has no total_size; pass total_size=, the number of all rows")
+        raise ValueError("batches= has no total_size. Pass total_size=, the number of all rows")
     blocks = BlockFormat(
         [
             SparseRows(name, container)
@@ -361,8 +364,8 @@ def _streamed_source(
     if batch_size is None:
         if arguments.draws_per_block is not None:
             raise ValueError(
-                "draws_per_block= needs batch_size=: without it each block of batches= is one "
-                "minibatch"
+                "draws_per_block= needs batch_size=, since otherwise each block of batches= is one "
+                "minibatch. Set batch_size= or omit draws_per_block="
             )
         return StreamedRows(batches, blocks, int(total), getattr(batches, "batch_size", None))
     return StreamedBlocks(
@@ -389,7 +392,7 @@ def _resident_source(
     if total_size is not None and total_size < source.n_rows:
         raise ValueError(
             f"total_size={total_size} is less than the {source.n_rows} rows of "
-            f"{next(iter(containers))!r}: leave it out, or give the number of all rows there are"
+            f"{next(iter(containers))!r}. Omit it, or pass the number of all rows"
         )
     for parts in sparse:
         _make_contiguous(source, parts)
@@ -398,7 +401,7 @@ def _resident_source(
 
 
 def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
-    """Copy the entries of a sparse matrix in the order of the rows of a source."""
+    """Sort the entries of a sparse matrix in the order of the rows of a source."""
     values = sparse.values.get_value(borrow=True)
     columns = sparse.columns.get_value(borrow=True)
     values, columns = source.reorder_entries(sparse.rows.name, values, columns)
@@ -407,7 +410,7 @@ def _make_contiguous(source: RowSource, sparse: SparseContainers) -> None:
 
 
 def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
-    """Find the data of a name in ``minibatch=``."""
+    """Find the data container, or the containers of the sparse matrix, with a name."""
     sparse = sparse_containers(model, name)
     if sparse is not None:
         return sparse
@@ -418,12 +421,12 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
         if container is None and not difflib.get_close_matches(name, known):
             array = name if name.isidentifier() else "array"
             remedy = (
-                f'. Write {array} = pm.Data("{name}", {array}) at the beginning of the model, and '
-                "use this container in it"
+                f'. Add {array} = pm.Data("{name}", {array}) at the beginning of the model, and '
+                "use this container in the model"
             )
         raise ValueError(
-            f"minibatch= names {name!r}, which is not a pm.Data container of the model; "
-            f"the containers are {known}{remedy}"
+            f"minibatch= names {name!r}, which is not a pm.Data container of the model. "
+            f"The containers are {known}{remedy}"
         )
     return container
 
@@ -440,9 +443,8 @@ def _minibatches_of_first(containers: Containers, batch_size: int) -> float:
 def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> None:
     if arguments.batch_size is not None and drawn_rows(model_graphs(model)):
         message = (
-            "batch_size= would divide the rows of a model that draws them itself, by pm.Minibatch: "
-            "its batch_size is that of pm.Minibatch. Leave batch_size= out, or write the model "
-            "without pm.Minibatch"
+            "batch_size= has no effect on a model with pm.Minibatch, which sets the batch size. "
+            "Omit batch_size=, or write the model without pm.Minibatch"
         )
         raise ValueError(see(message, "minibatch"))
     containers = [data.name for data in model.data_vars]
@@ -451,12 +453,12 @@ def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> No
             remedy = ""
             if argument == "batches":
                 remedy = (
-                    "; for Parquet files and Dask data frames, datasets.table_blocks(source, "
-                    "like=sample) finds the rows of a model"
+                    ". For Parquet files and Dask data frames, use datasets.table_blocks(source, "
+                    "like=sample), which finds the rows of a model"
                 )
             raise ValueError(
                 f"{argument}= needs minibatch=[...], the names of the data containers with a row "
-                f"per observation; this model has {containers}{remedy}"
+                f"per observation. This model has the containers {containers}{remedy}"
             )
 
 
@@ -467,7 +469,9 @@ def _check_draws_per_block(arguments: MinibatchArguments) -> None:
     if not (int(draws) == draws and draws >= 1):
         raise ValueError(f"draws_per_block must be a positive integer, got {draws}")
     if arguments.batches is None:
-        raise ValueError("draws_per_block= needs batches=, an iterable of blocks")
+        raise ValueError(
+            "draws_per_block= needs batches=, an iterable of blocks. Omit draws_per_block="
+        )
 
 
 def named_row_source(
@@ -477,9 +481,9 @@ def named_row_source(
     noise: MinibatchNoise = MinibatchNoise.ANY,
     default_batch_size: int | None = None,
 ) -> RowSource | None:
-    """Make the source of rows of the data that arguments name; None if they name none.
+    """Create the source of rows of the data named in the arguments; None if none are named.
 
-    Takes the arguments of `minibatch_source`.
+    See `minibatch_source` for the parameters.
 
     Raises
     ------
@@ -494,8 +498,8 @@ def named_row_source(
         return None
     if drawn_rows(model_graphs(model)):
         raise ValueError(
-            f"minibatch={arguments.minibatch!r} names containers of a model with pm.Minibatch: "
-            "use pm.Data containers for all of its data and name these, or omit minibatch="
+            f"minibatch={arguments.minibatch!r} names containers of a model with pm.Minibatch. "
+            "Use pm.Data containers for all of its data and name them, or omit minibatch="
         )
     containers = {name: _container(model, name) for name in arguments.names}
     batch_size = arguments.batch_size
@@ -506,5 +510,8 @@ def named_row_source(
     if batch_size is None:
         batch_size = default_batch_size
     if batch_size is None:
-        raise ValueError("minibatch= needs batch_size=, the number of rows of a minibatch")
+        raise ValueError(
+            "minibatch= needs batch_size=, the number of rows of a minibatch. Set batch_size= or "
+            "omit minibatch="
+        )
     return _resident_source(arguments, containers, int(batch_size), order)

@@ -1,4 +1,4 @@
-"""Test for row blocks that differ more than blocks of rows in random order."""
+"""Test for heterogeneous row blocks, which indicate that rows are not in random order."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ import numpy as np
 
 from pymc_geodesic.failure_modes import see
 
-FALSE_ALARMS = 1e-3
-"""Largest probability of a warning for rows in random order."""
+FALSE_ALARM_PROBABILITY = 1e-3
+"""Upper bound of the probability of a warning for rows in random order."""
 
 MAX_GROUPS = 256
-"""Largest number of groups of consecutive blocks whose means are kept; then pairs are joined."""
+"""Maximum number of groups of consecutive blocks whose means are stored; then pairs are merged."""
 
 _TAIL = 2 / 3
 """Factor of R t in Bernstein's inequality."""
 
 _PIECE_BYTES = 2**20
-"""Size of the parts in which rows are summed."""
+"""Size of the parts in which rows are summed, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,19 @@ class BlockDifference:
         others = f", and {self.n_columns - 1} more columns differ" if self.n_columns > 1 else ""
         return (
             f"the rows of batches= are not in random order: the mean of {column}{self.name!r} in "
-            f"{here} is {self.deviations:.2g} standard deviations from that of all rows so far, "
-            f"{self.errors:.0f} standard errors{others}. Chains drift between the posteriors of "
-            "different blocks. Write the rows in random order with datasets.shuffle_rows, or "
-            "compose each block of rows from many positions with stretches=20"
+            f"{here} differs from that of all rows so far by {self.deviations:.2g} standard "
+            f"deviations, {self.errors:.0f} standard errors{others}. Chains drift between the "
+            "posteriors of different blocks. Write the rows in random order with "
+            "datasets.shuffle_rows, or compose each block of rows from many positions with "
+            "stretches=20"
         )
 
 
 class BlockMeans:
-    r"""Means of the columns of consecutive blocks, compared with those of all rows.
+    r"""Comparison of the column means of consecutive blocks with those of all rows.
 
-    If the rows are in random order, those of some blocks are a sample without replacement of all
-    rows. The mean of n such numbers is off by t or more with probability
+    If the rows are in random order, the rows of some blocks are a sample without replacement of all
+    rows. The mean of n such values deviates by t or more with probability
 
     .. math:: P(|\bar x_U - \bar x| \ge t) \le 2 \exp\left(-\frac{n t^2}{2\sigma^2 + 2Rt/3}\right),
 
@@ -114,7 +115,7 @@ class BlockMeans:
         Parameters
         ----------
         begin, end : int
-            Number of blocks before it, and up to it. Blocks that were added before are ignored.
+            Number of blocks before it, and including it. Blocks that were added before are ignored.
         arrays : mapping of str to ndarray, shape (n, ...)
         """
         n = len(next(iter(arrays.values()), ()))
@@ -139,13 +140,13 @@ class BlockMeans:
         for name, array in arrays.items():
             columns = range(flat[name].shape[1]) if array.ndim > 1 else [None]
             self._columns += [(name, column) for column in columns]
-        # without the shift, squares of large and nearly equal numbers would cancel
+        # the shift avoids cancellation for squares of large and nearly equal values
         self._shift = np.concatenate([rows[0] for rows in flat.values()]).astype(float)
         self._squares = np.zeros_like(self._shift)
         self._least, self._most = np.zeros((2, self._shift.size))
 
     def _sum(self, flat: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Sum of the shifted rows; squares and extremes are accumulated over all blocks."""
+        """Sum the shifted rows; accumulate squares and extremes over all blocks."""
         total = np.zeros_like(self._shift)
         piece = max(1, _PIECE_BYTES // (8 * self._shift.size))
         for start in range(0, n, piece):
@@ -191,7 +192,7 @@ class BlockMeans:
             exponent = lengths * shift**2 / (2 * variance + _TAIL * largest * shift)
         exponent[:, ~varies] = -np.inf
         n_comparisons = 2 * len(first) * int(varies.sum())
-        needed = np.log(n_comparisons * 2.0**self._n_tests / FALSE_ALARMS)
+        needed = np.log(n_comparisons * 2.0**self._n_tests / FALSE_ALARM_PROBABILITY)
         run, column = np.unravel_index(np.argmax(exponent), exponent.shape)
         if exponent[run, column] <= needed:
             return None
@@ -209,7 +210,7 @@ class BlockMeans:
         )
 
     def warn(self, *, is_last: bool) -> None:
-        """Warn if blocks differ; then, or after the last test, finish."""
+        """Warn if blocks differ, and finish after a warning or the last test."""
         found = self.worst()
         self.is_done = is_last or found is not None
         if found is not None and _is_first_chain():
@@ -218,7 +219,7 @@ class BlockMeans:
             self._seen, self._sums = set(), []
 
     def check_periodically(self, n_rows: int) -> None:
-        """Test after two blocks, four, eight and so on, and after all rows."""
+        """Test after 2, 4, 8, ... blocks, and after all rows."""
         seen = len(self._seen)
         if self.n_rows >= n_rows:
             self.warn(is_last=True)
@@ -227,13 +228,13 @@ class BlockMeans:
 
 
 def _is_first_chain() -> bool:
-    """Whether this process of `pymc.sample` warns: all chains have the same blocks."""
+    """Whether this process issues the warning; only one does, as chains have the same blocks."""
     _, of_chain, number = multiprocessing.current_process().name.rpartition("worker_chain_")
     return not of_chain or number == "0"
 
 
 def _runs(groups: int) -> tuple[np.ndarray, np.ndarray]:
-    """First and last group, exclusive, of runs of 1, 2, 4, ... groups, fewer than all."""
+    """List first and last (exclusive) group of runs of 1, 2, 4, ... groups, fewer than all."""
     first, last, length = [], [], 1
     while length < groups:
         starts = np.arange(0, groups, length)

@@ -1,4 +1,4 @@
-"""Rows of a model: the data that hold one value, or several, for each observation."""
+"""Rows of a model: the data with one or several values for each observation."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from pymc_geodesic.minibatches.row_inputs import (
 )
 from pymc_geodesic.sparse import sparse_containers
 
-_MOST_AXES = 8
-"""Size of the largest array of integers that is taken for a shape."""
+_MAX_AXES = 8
+"""Maximum size of an array of integers that is interpreted as a shape."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +48,15 @@ class ModelRows:
     n_rows : int
         N, the number of rows.
     observed : tuple of str
-        Observed variables, or potentials, with one value, or several, for each row.
+        Observed variables or potentials with one or several values for each row.
     dim : str or None
-        Dimension of the rows, if they have one in the model.
+        Name of the dimension of the rows, if they have one in the model.
     data : dict of str to Variable
-        Data containers, shared variables and constants of the model whose first axis counts the
-        rows. A container has its name, a constant that is observed that of its variable.
+        Data containers, shared variables and constants of the model whose first axis is that of the
+        rows, by name. Observed constants have the name of their variable.
     origins : dict of str to str
-        How these data follow from the columns of a table, if their rows are read from one.
+        Description of how these data are computed from the columns of a table, if their rows are
+        read from one.
     """
 
     n_rows: int
@@ -65,7 +66,7 @@ class ModelRows:
     origins: Mapping[str, str] = MappingProxyType({})
 
     def __repr__(self) -> str:
-        """Describe the rows, and the data that move with them."""
+        """Describe the rows, and the data that have them."""
         dim = f" (dim {self.dim!r})" if self.dim else ""
         if self.origins:
             columns = "; ".join(f"{name} from {origin}" for name, origin in self.origins.items())
@@ -79,24 +80,24 @@ class ModelRows:
 def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     """Find the data whose rows belong to observations.
 
-    These are the constants, data containers and arrays of indices that the observed variables
-    depend on, other than through the prior of a free variable, and whose first axis is as long as
-    that of the observations. A container with another dimension of the model is not among them, nor
-    is an array that indices select entries of, such as a covariate of groups. In a model without
-    observed variables, the rows are those of its potentials.
+    These are the constants, data containers and index arrays on which the observed variables
+    depend, other than through the prior of a free variable, and whose first axis has the length of
+    the observations. Containers with another dimension of the model are excluded, as are arrays
+    from which indices select elements, such as covariates of groups. In a model without observed
+    variables, the rows are those of its potentials.
 
     Parameters
     ----------
     model : pymc.Model
     selected : sequence of str, optional
-        Observed variables, potentials, or a dimension of them, whose rows are meant. By default all
-        observed variables, which must then have the same number of rows.
+        Observed variables or potentials, or one of their dimensions. By default all observed
+        variables, which must then have the same number of rows.
 
     Raises
     ------
     ValueError
-        If nothing is observed, the observed variables have different rows, some of their values are
-        missing, no data have these rows, or an array has a row and a column for each observation.
+        If there are no observed variables, they have different rows or missing values, no data have
+        these rows, or an array has a row and a column for each observation.
 
     Examples
     --------
@@ -127,11 +128,10 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
         name = _name(model, leaf, data)
         if np.shape(_value(leaf)) == (n_rows, n_rows):
             message = (
-                f"{name!r} has the shape {(n_rows, n_rows)}, a row and a column for each of the "
-                f"observations of {terms[0].name!r}, as a covariance has: observations that "
-                "depend on each other cannot be divided into minibatches; use all rows, without "
-                "batch_size=. If it is a matrix of covariates, put the data into pm.Data "
-                "containers and name these, minibatch=[...]"
+                f"{name!r} has shape {(n_rows, n_rows)}, a row and a column for each observation "
+                f"of {terms[0].name!r}, like a covariance. Correlated observations cannot be "
+                "divided into minibatches: use all rows, without batch_size=. If it is a matrix of "
+                "covariates, put the data into pm.Data containers and name them in minibatch=[...]"
             )
             raise ValueError(see(message, "no-sum-over-rows"))
         data[name] = leaf
@@ -139,23 +139,23 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
         name = terms[0].name
         dims = f", dims {model.named_vars_to_dims[name]}" if dim else ""
         message = (
-            f"no data have {n_rows:,} rows, the length of the first axis of {name!r}{dims}. Rows "
-            "are along the first axis, and values that are computed from other rows, such as "
-            "y[1:], need data of their own"
+            f"no data have {n_rows:,} rows, the length of the first axis of {name!r}{dims}. Put "
+            "rows along the first axis, and use separate data for values that are computed from "
+            "other rows, such as y[1:]"
         )
         raise ValueError(see(message, "minibatch"))
     return ModelRows(n_rows, tuple(term.name for term in terms), dim, data)
 
 
 def _observed(model: Model, selected: Sequence[str] | None) -> list[TensorVariable]:
-    """Terms with rows that are selected, all of which have the same rows."""
+    """Find the selected terms, and check that they have the same rows."""
     known = [rv for rv in model.observed_RVs if rv.type.ndim > 0] or _potentials_with_rows(model)
     if not known:
         message = (
-            "batch_size= selects rows of the observations, and this model has no observed variable "
-            "with more than one value, and no potential: a likelihood in a pm.Potential "
-            "must have one value for each row, without .sum(); otherwise it needs minibatch=[...], "
-            "the names of the pm.Data containers whose rows it adds up"
+            "batch_size= selects rows of the observations, but this model has no observed variable "
+            "with more than one value and no potential with rows. Write a likelihood in a "
+            "pm.Potential with one value for each row, without .sum(), or set minibatch=[...] to "
+            "the names of the pm.Data containers whose rows it sums over"
         )
         raise ValueError(see(message, "minibatch"))
     if selected is None:
@@ -171,15 +171,15 @@ def _observed(model: Model, selected: Sequence[str] | None) -> list[TensorVariab
         kind = "observed variables" if model.observed_RVs else "potentials"
         largest = max(rows, key=lambda name: rows[name][0])
         message = (
-            f"the {kind} have different rows: {listed}. Name the ones to divide into "
-            f"minibatches, minibatch={largest!r} for example; the others are seen whole"
+            f"the {kind} have different rows: {listed}. Name those to divide into minibatches, for "
+            f"example minibatch={largest!r}; the others are used completely in each minibatch"
         )
         raise ValueError(see(message, "minibatch"))
     return found
 
 
 def _potentials_with_rows(model: Model) -> list[TensorVariable]:
-    """Potentials with a value for each row of some data."""
+    """Find potentials with a value for each row of some data."""
     return [
         potential
         for potential in model.potentials
@@ -199,14 +199,14 @@ def _first_dim(model: Model, name: str) -> str | None:
 
 
 def _length(model: Model, term: TensorVariable) -> int:
-    """Return the number of rows of an observed variable or a potential, 0 if it is not known."""
+    """Return the number of rows of an observed variable or a potential; 0 if unknown."""
     if term in model.rvs_to_values:
         return len(evaluate_data(model.rvs_to_values[term]))
     return (shape_of(term)[0] or 0) if term.type.ndim else 0
 
 
 def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
-    """Constants and containers of graphs, without those of the priors of free variables."""
+    """Find constants and containers of graphs, without those of priors of free variables."""
     for variable in ancestors(graphs, blockers=model.free_RVs):
         is_data = isinstance(variable, Constant | SharedVariable) and variable.owner is None
         if is_data and isinstance(variable.type, TensorType) and variable.type.ndim > 0:
@@ -214,7 +214,7 @@ def _leaves(model: Model, graphs: Sequence[Variable]) -> Iterator[Variable]:
 
 
 def _tables(model: Model, graphs: Sequence[Variable]) -> set[Variable]:
-    """Arrays of which integer indices along the first axis select entries, and nothing else."""
+    """Find arrays that are only used through integer indices along the first axis."""
     selected: set[Variable] = set()
     used = set(graphs)
     for node in io_toposort(model.free_RVs, graphs):
@@ -239,7 +239,7 @@ def _has_rows(model: Model, leaf: Variable, n_rows: int, dim: str | None) -> boo
 
 
 def _name(model: Model, leaf: Variable, data: Mapping[str, Variable]) -> str:
-    """Name of a container, or of the sparse matrix whose rows it holds; or kind and number."""
+    """Name of a container, or of its sparse matrix; for other data kind and number."""
     if leaf not in model.data_vars:
         kind = "constant" if isinstance(leaf, Constant) else "shared variable"
         return f"{kind} {1 + sum(name.startswith(f'{kind} ') for name in data)}"
@@ -255,13 +255,13 @@ def _value(leaf: Variable) -> np.ndarray:
 def selected_rows(
     model: Model, names: Sequence[str], batch_size: int | None, *, has_local: bool = False
 ) -> ModelRows | None:
-    """Rows that a step finds in its model; None where it uses all rows or the user names data.
+    """Find the rows for a step; None if it uses all rows or data containers are named.
 
     Parameters
     ----------
     model : pymc.Model
     names : sequence of str
-        Data containers, or observed variables or their dimension, whose data are found.
+        Names of data containers, or of observed variables or their dimension.
     batch_size : int, optional
     has_local : bool
         Whether the step has variables with a value for each row.
@@ -288,7 +288,7 @@ def selected_rows(
     if len(found) < len(names):
         others = [name for name in names if name not in known]
         message = (
-            f"minibatch= mixes {found}, whose data are found in the model, with {others}: name "
+            f"minibatch= mixes {found}, observed variables or dimensions, with {others}. Name "
             "observed variables or a dimension, or every data container with a row per observation"
         )
         near = [each for name in others for each in difflib.get_close_matches(name, known, n=1)]
@@ -299,11 +299,11 @@ def selected_rows(
 
 
 def with_containers(model: Model, rows: ModelRows) -> Model:
-    """Make a model of the same variables in which all rows are in data containers.
+    """Create a model of the same variables in which all rows are in data containers.
 
-    Numbers of rows that are constants in shapes, as in ``pt.zeros(n)``, become lengths of the data.
-    Free variables keep their value variables, so that points of the one are points of the other.
-    The arrays are not copied.
+    Constant numbers of rows in shapes, as in ``pt.zeros(n)``, become lengths of the data. Free
+    variables keep their value variables, so that points of one model are points of the other. The
+    arrays are not copied.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ def with_containers(model: Model, rows: ModelRows) -> Model:
     rows : ModelRows
     """
     nodes = list(io_toposort(model.free_RVs, [*model.observed_RVs, *model.potentials]))
-    # PyMC inlines the graphs within some variables, which are for inputs of these shapes
+    # PyMC inlines the inner graphs of some variables, which are specific to the input shapes
     has_shape = any(getattr(node.op, "inline_logprob", False) for node in nodes)
     containers = {
         each: _container(each, name, has_shape=has_shape)
@@ -338,18 +338,18 @@ def model_with(
     data: Iterable[Variable],
     transforms: Mapping[Variable, Transform | None] = MappingProxyType({}),
 ) -> Model:
-    """Make a model of the same names in which some variables are replaced.
+    """Create a model with the same names in which some variables are replaced.
 
     Parameters
     ----------
     model : pymc.Model
     replaced : mapping
-        What takes the place of random variables, potentials and values. With None in the place of a
-        value the new model makes its own.
+        Replacements of random variables, potentials and values. If a value is replaced by None, the
+        new model creates a new value variable.
     data : iterable of Variable
         Data containers of the new model.
     transforms : mapping
-        What takes the place of the transform of a random variable.
+        Replacements of transforms, by random variable.
     """
     copy, dims = Model(model=None), model.named_vars_to_dims
     copy.add_coords(model.coords, lengths=model.dim_lengths)
@@ -378,14 +378,14 @@ def model_with(
 
 
 def _container(data: Variable, name: str, *, has_shape: bool) -> SharedVariable:
-    """Make a container of the values of a constant, or of a shared variable as they change.
+    """Create a container of the values of a constant, or of those of a shared variable.
 
     Parameters
     ----------
     data : Constant or SharedVariable
     name : str
     has_shape : bool
-        Whether its type has the number of rows, which would be a constant in shapes.
+        Whether its type has a static number of rows, which would be a constant in shapes.
     """
     if isinstance(data, Constant):
         shape = data.type.shape if has_shape else (None, *data.type.shape[1:])
@@ -398,9 +398,9 @@ def _container(data: Variable, name: str, *, has_shape: bool) -> SharedVariable:
 
 def _outputs(node: Apply, inputs: list[Variable]) -> list[Variable]:
     """Apply the operation of a node to inputs whose numbers of rows may be unknown."""
-    if isinstance(node.op, SymbolicOp):  # its inner graph is for inputs of these types
+    if isinstance(node.op, SymbolicOp):  # its inner graph is specific to the input types
         return node.op(*inputs, return_list=True)
-    if isinstance(node.op, OpFromGraph):  # which would check the shapes of random variables
+    if isinstance(node.op, OpFromGraph):  # it would check the shapes of random variables
         return Apply(node.op, inputs, [each.clone() for each in node.outputs]).outputs
     return node.clone_with_new_inputs(inputs, strict=False).outputs
 
@@ -417,16 +417,16 @@ def _shape_inputs(node: Apply) -> range:
     if is_length and isinstance(node.op, MakeVector):
         return range(len(node.inputs))
     if is_length and isinstance(node.op, Subtensor) and node.outputs[0].type.ndim == 0:
-        return range(1)  # a shape that is known, of which one length is taken
+        return range(1)  # one length of a constant shape
     return range(0)
 
 
 def _with_length(lengths: Variable, n_rows: int, new: TensorVariable) -> Variable:
-    """Lengths of axes with another one in place of the number of rows."""
+    """Replace the number of rows in lengths of axes."""
     if not isinstance(lengths, Constant) or not isinstance(lengths.type, TensorType):
         return lengths
     values = np.asarray(lengths.data)
-    if values.dtype.kind not in "iu" or values.size > _MOST_AXES or n_rows not in values:
+    if values.dtype.kind not in "iu" or values.size > _MAX_AXES or n_rows not in values:
         return lengths
     if values.ndim == 0:
         return new.astype(lengths.type.dtype)

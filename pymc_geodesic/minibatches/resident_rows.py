@@ -1,7 +1,7 @@
-"""Minibatches of rows in memory: shuffled, independent, with replacement, of several tables.
+"""Minibatches of rows in memory: shuffled, independent, with replacement, and of several tables.
 
-Rows are shuffled once, in memory, and minibatches are consecutive rows of the shuffled copy:
-random access to rows of a large array would be a cache miss for each.
+Rows are shuffled once, in memory, and minibatches are consecutive rows of the shuffled copy, since
+random access to rows of a large array would cause a cache miss for each row.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from pymc_geodesic.sparse import in_order
 
 # --- orders of minibatches ----------------------------------------------------------------------
 
-_LONGEST_RUN = 16
-"""Largest number of consecutive minibatches of a run; memory is no faster with more."""
+_MAX_RUN = 16
+"""Maximum number of consecutive minibatches of a run; more do not improve memory access."""
 
 _MIN_RUNS = 64
-"""Minimum number of runs of an epoch; with fewer minibatches, each is a run."""
+"""Minimum number of runs of an epoch; if there are fewer minibatches, each is a run."""
 
 _DRAWN_AHEAD = 1024
-"""Number of independent positions that are drawn at once, because a call of the generator takes as
+"""Number of independent positions that are drawn at once, since a call of the generator takes as
 long as two inner steps."""
 
 
 class MinibatchOrder(ABC):
-    """Order of minibatches: the first row of each, on a circle of rows.
+    """Order of minibatches: the first row of each, in a circular array of rows.
 
     Parameters
     ----------
     n_rows : int
-        Number of rows of the circle.
+        Number of rows of the circular array.
     batch_size : int
-        Rows of a minibatch.
+        Number of rows of a minibatch.
     """
 
     def __init__(self, n_rows: int, batch_size: int) -> None:
@@ -84,12 +84,13 @@ class ShuffledOrder(MinibatchOrder):
     """Random reshuffling: every row once per epoch.
 
     An epoch consists of the ``N // batch_size`` minibatches that follow the end of the previous
-    epoch on the circle, in a new random order. No minibatch is short, and all rows are used equally
-    often. If there are many minibatches, runs of up to 16 consecutive ones are permuted.
+    epoch in the circular array, in a new random order. All minibatches have the same size, and all
+    rows are used equally often. If there are many minibatches, runs of up to 16 consecutive ones
+    are permuted.
     """
 
     def reset(self, seed: int) -> None:
-        """Start at a random position of the circle."""
+        """Start at a random position of the circular array."""
         super().reset(seed)
         self._n_blocks = self.n_rows // self.batch_size
         self._seed = seed
@@ -105,7 +106,7 @@ class ShuffledOrder(MinibatchOrder):
         self._order_blocks()
 
     def _order_blocks(self) -> None:
-        length = min(max(self._n_blocks // _MIN_RUNS, 1), _LONGEST_RUN)
+        length = min(max(self._n_blocks // _MIN_RUNS, 1), _MAX_RUN)
         n_runs = -(-self._n_blocks // length)
         runs = np.random.default_rng([self._seed, 1, self._epoch]).permutation(n_runs)
         order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
@@ -132,7 +133,7 @@ class ShuffledOrder(MinibatchOrder):
 
 
 class IndependentOrder(MinibatchOrder):
-    """Minibatches that begin at independent, uniform positions of the circle."""
+    """Minibatches that begin at independent, uniform positions of the circular array."""
 
     def reset(self, seed: int) -> None:
         """Start a chain."""
@@ -147,7 +148,7 @@ class IndependentOrder(MinibatchOrder):
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the generator before the last draws, and number of them that were used."""
+        """State of the generator before the last draws, and number of used draws."""
         return {"generator": self._generator, "taken": self._taken}
 
     @state.setter
@@ -163,7 +164,7 @@ class IndependentOrder(MinibatchOrder):
 
 
 def row_permutation(n_rows: int) -> np.ndarray:
-    """Permutation of rows in memory, which depends on their number only."""
+    """Return the permutation of rows in memory, which depends on their number only."""
     return np.random.default_rng([0, n_rows]).permutation(n_rows)
 
 
@@ -178,12 +179,12 @@ class ShuffledRows(RowSource):
         The data, which are copied in shuffled order, with ``batch_size - 1`` rows repeated at the
         end.
     batch_size : int
-        Rows of a minibatch.
+        Number of rows of a minibatch.
 
     Notes
     -----
-    The order of the copy depends on N only. Chains differ in the position on the circle where they
-    start, and in the order of the minibatches.
+    The order of the copy depends on N only. Chains differ in their starting position, and in the
+    order of the minibatches.
     """
 
     moves = False
@@ -204,7 +205,7 @@ class ShuffledRows(RowSource):
         return self.n_rows // self.batch_size
 
     def reset(self, seed: int) -> None:
-        """Start a chain at a random position of the circle."""
+        """Start a chain at a random position of the circular array."""
         self._minibatch_order.reset(seed)
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]]:
@@ -248,17 +249,17 @@ class ShuffledRows(RowSource):
 class IndependentRows(ShuffledRows):
     """Minibatches of the shuffled rows that begin at independent, uniform positions.
 
-    Over an epoch of `ShuffledRows` the noise of the gradients adds up to zero. A sampler that takes
-    longer than an epoch to cross its posterior is therefore affected by much less noise than the
-    variance suggests. Samplers that subtract that variance from the injected noise, or have a
-    thermostat, assume noise that is independent between steps, as here.
+    Over an epoch of `ShuffledRows` the gradient noise sums to zero. A sampler that takes longer
+    than an epoch to cross its posterior is therefore affected by much less noise than the variance
+    suggests. Samplers that subtract this variance from the injected noise, or have a thermostat,
+    assume independent noise between steps, as in this class.
     """
 
     _order_type = IndependentOrder
 
     @property
     def epoch(self) -> None:
-        """None: there are no epochs."""
+        """Return None: there are no epochs."""
         return None
 
 
@@ -268,9 +269,9 @@ class RandomRows(RowSource):
     Parameters
     ----------
     arrays : mapping of str to ndarray, shape (N, ...)
-        The data, not copied.
+        The data, which are not copied.
     batch_size : int
-        Rows of a minibatch.
+        Number of rows of a minibatch.
     """
 
     with_replacement = True
@@ -339,7 +340,7 @@ class GroupedRows(RowSource):
     Parameters
     ----------
     sources : list of RowSource
-        One for each group of data that are drawn together, with arrays of different names.
+        Sources of the groups of data that are drawn together, with arrays of different names.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
-"""Inputs of a model that have rows: data containers, and the outputs of `pymc.Minibatch`.
+"""Model inputs with rows: data containers, and the outputs of `pymc.Minibatch`.
 
-`RowInputs` are the inputs of one log-density that blocks of rows replace, and `RowIndex` describes
-rows that are indices into arrays.
+`RowInputs` are the inputs of a log-density that are replaced by blocks of rows, and `RowIndex`
+describes rows that are indices into arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pymc_geodesic.failure_modes import see
 
 @dataclass(frozen=True, eq=False)
 class RowInput:
-    """Data of which a gradient sees a block of consecutive rows.
+    """Data that a gradient uses by blocks of consecutive rows.
 
     Attributes
     ----------
@@ -38,12 +38,12 @@ class RowInput:
     data : ndarray, shape (n_rows, ...)
         All rows.
     block : TensorVariable, shape (batch_size, ...)
-        Input of the graph that stands for the block.
+        Input of the graph for the block.
     container : Variable or None
         Argument of `pymc.Minibatch`, if it is or depends on data containers, whose values may
         change.
     group : int
-        Inputs of the same group have the same rows; those of different groups are independent.
+        Group of inputs with the same rows; rows of different groups are drawn independently.
     """
 
     name: str
@@ -54,34 +54,34 @@ class RowInput:
 
     @property
     def present(self) -> np.ndarray:
-        """All rows, with the present values of their data containers."""
+        """All rows, with the current values of their data containers."""
         return self.data if self.container is None else evaluate_data(self.container)
 
     def resized(self, n_rows: int | None, name: str | None = None) -> TensorVariable:
-        """Make a block with another number of rows, None for any number, and perhaps a name."""
+        """Create a block with another number of rows (None: any number), and optionally a name."""
         kind = self.block.type
         return pt.TensorType(kind.dtype, (n_rows, *kind.shape[1:]))(name or self.block.name)
 
 
 type DrawnRows = Mapping[tuple[Variable, int], RowInput]
-"""Inputs that `pymc.Minibatch` draws, by its generator and the position of the data among its
+"""Inputs drawn by `pymc.Minibatch`, by its generator and the position of the data among its
 arguments."""
 
 
 @dataclass(frozen=True)
 class RowInputs:
-    """Inputs of a log-density that blocks of rows replace.
+    """Inputs of a log-density that are replaced by blocks of rows.
 
     Attributes
     ----------
     arrays : mapping of str to ndarray
-        Rows of data containers by name: all of them or, for streamed data, any of the same type.
+        Rows of data containers by name: all rows or, for streamed data, any rows of the same type.
     drawn : mapping of (generator, int) to RowInput
-        Without ``arrays``: rows that `pymc.Minibatch` draws; see `drawn_rows`.
+        Without ``arrays``: rows drawn by `pymc.Minibatch`; see `drawn_rows`.
     n_rows : int or None
-        Rows of a block. None for any number, or for the batch size of `pymc.Minibatch`.
+        Number of rows of a block. None for any number, or for the batch size of `pymc.Minibatch`.
     whole : tuple of str
-        Data containers of any length that all blocks share, because the rows point into them.
+        Data containers of any length that are the same for all blocks, since the rows index them.
     """
 
     arrays: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -90,7 +90,7 @@ class RowInputs:
     whole: tuple[str, ...] = ()
 
     def blocks(self, model: Model, graphs: Sequence[Variable]) -> dict[Variable, RowInput]:
-        """Return the inputs with rows, by the variable in the graphs that each replaces.
+        """Return the inputs with rows, by the variable that they replace in the graphs.
 
         Parameters
         ----------
@@ -120,7 +120,7 @@ class RowInputs:
 
 
 def _block(name: str, n_rows: int | None, data: np.ndarray, like: Variable) -> TensorVariable:
-    """Make the input for a block of rows of an array, with the data type of a variable."""
+    """Create the input for a block of rows of an array, with the data type of a variable."""
     return pt.TensorType(like.type.dtype, (n_rows, *data.shape[1:]))(name)
 
 
@@ -153,7 +153,7 @@ def _minibatch_outputs(graphs: Sequence[Variable]) -> dict[Variable, _MinibatchO
 
 
 def model_graphs(model: Model) -> list[Variable]:
-    """Graphs that the log-density of a model is made of, in the order of its terms."""
+    """List the graphs of the log-density of a model, in the order of its terms."""
     graphs: list[Variable] = []
     for rv in (*model.free_RVs, *model.observed_RVs):
         graphs += [rv, model.rvs_to_values[rv]]
@@ -161,12 +161,12 @@ def model_graphs(model: Model) -> list[Variable]:
 
 
 def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
-    """Find the rows that `pymc.Minibatch` draws in graphs.
+    """Find the rows drawn by `pymc.Minibatch` in graphs.
 
     Returns
     -------
     dict of (generator, int) to RowInput
-        By the generator of a `pymc.Minibatch` and the position of the data among its arguments.
+        Rows by the generator of a `pymc.Minibatch` and the position of the data in its arguments.
     """
     rows: dict[tuple[Variable, int], RowInput] = {}
     inputs: dict[tuple[Variable, Variable], RowInput] = {}
@@ -193,15 +193,15 @@ def drawn_rows(graphs: Sequence[Variable]) -> DrawnRows:
 
 
 def check_observed_minibatches(model: Model) -> None:
-    """Check that observed data have the rows that `pymc.Minibatch` draws, and not all rows.
+    """Check that observed data are drawn by `pymc.Minibatch` together with the other data.
 
-    PyTensor only reports different numbers of rows, and not even these if a minibatch has one row
-    or as many rows as the data.
+    PyTensor only raises errors for different numbers of rows, and not even these if a minibatch has
+    one row or as many rows as the data.
 
     Raises
     ------
     ValueError
-        The message names the observed variable and the data.
+        If observed data have all rows; the message names the observed variable and the data.
     """
     graphs = model_graphs(model)
     drawn = RowInputs(drawn=drawn_rows(graphs)).blocks(model, graphs)
@@ -218,7 +218,7 @@ def check_observed_minibatches(model: Model) -> None:
 
 
 def check_not_imputed(model: Model, terms: Sequence[str]) -> None:
-    """Check that PyMC imputes no values of observed variables, which it does by position.
+    """Check that PyMC imputes no values of observed variables, which it does by row index.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def check_not_imputed(model: Model, terms: Sequence[str]) -> None:
     Raises
     ------
     ValueError
-        The message names the variable.
+        If values are imputed; the message names the variable.
     """
     for name in terms:
         variable = name.removesuffix("_observed")
@@ -237,14 +237,14 @@ def check_not_imputed(model: Model, terms: Sequence[str]) -> None:
         if variable != name and parts <= model.named_vars.keys():
             message = (
                 f"the observed values of {variable!r} contain NaN or are masked, and PyMC imputes "
-                f"them as {variable}_unobserved: rows with missing values cannot be subsampled. "
+                f"them as {variable}_unobserved, so that rows cannot be subsampled. "
                 "Drop these rows, impute them first, or use all data, without minibatches"
             )
             raise ValueError(see(message, "missing-values"))
 
 
 def _n_rows(observed: Variable) -> int | None:
-    """Length of the first axis, if it is known."""
+    """Return the length of the first axis, if it is known."""
     if isinstance(observed, SharedVariable):
         shape: tuple[int | None, ...] = observed.get_value(borrow=True).shape
     else:
@@ -268,13 +268,13 @@ def _describe_all_observed(observed: str, row: RowInput) -> str:
 
 
 def container_values(variable: Variable) -> list[np.ndarray]:
-    """Values of all data containers that a variable depends on, not copied."""
+    """Return the values of all data containers of a variable, without copies."""
     shared = [each for each in graph_inputs([variable]) if isinstance(each, SharedVariable)]
     return [each.get_value(borrow=True) for each in shared]
 
 
 def evaluate_data(variable: Variable) -> np.ndarray:
-    """Evaluate data, which depend on no random variable."""
+    """Evaluate data that do not depend on random variables."""
     if isinstance(variable, Constant):
         return np.asarray(variable.data)
     if isinstance(variable, SharedVariable):
@@ -283,7 +283,7 @@ def evaluate_data(variable: Variable) -> np.ndarray:
 
 
 def shape_of(variable: Variable) -> tuple[int | None, ...]:
-    """Shape of a variable of a model with the present data; None for lengths that are not known.
+    """Return the shape of a model variable for the current data; None for unknown lengths.
 
     Examples
     --------
@@ -314,12 +314,12 @@ def shape_of(variable: Variable) -> tuple[int | None, ...]:
 
 @dataclass(frozen=True)
 class OutOfBounds:
-    """An index that exceeds its array.
+    """An index that is out of bounds.
 
     Attributes
     ----------
     row : int or None
-        Row that has the index, if it belongs to one.
+        Row of the index, if it belongs to one.
     description : str
     """
 
@@ -331,15 +331,15 @@ class OutOfBounds:
 class RowIndex:
     """Indices that a log-density computes from rows, such as the group of each row.
 
-    Compiled code does not check bounds: the index 57 into an array of 50 entries reads the memory
+    Compiled code does not check bounds: the index 57 of an array of 50 elements reads the memory
     after the array.
 
     Parameters
     ----------
     containers : tuple of str
-        Data that the indices are computed from.
+        Data from which the indices are computed.
     length : int
-        Number of entries of the array.
+        Number of elements of the array.
     array : str
         Description of the array.
     compute : callable
@@ -362,7 +362,7 @@ class RowIndex:
     compute: Callable[[Mapping[str, np.ndarray]], np.ndarray]
 
     def first_out_of_bounds(self, data: Mapping[str, np.ndarray]) -> OutOfBounds | None:
-        """Find the first index that exceeds the array; negative ones count from the end."""
+        """Find the first index that is out of bounds; negative indices count from the end."""
         found = np.atleast_1d(self.compute(data))
         if not found.size or (found.max() < self.length and found.min() >= -self.length):
             return None
@@ -380,15 +380,16 @@ class RowIndex:
 
 
 REMEDY = (
-    "number what the rows belong to from 0 without gaps, as pandas.factorize does, or give the "
-    "array an entry for each number"
+    "number the groups from 0 without gaps, as pandas.factorize does, or extend the array to the "
+    "largest index"
 )
+"""Remedy for indices that are out of bounds, in error messages."""
 
 
 def describe_out_of_bounds(
     indices: Sequence[RowIndex], data: Mapping[str, np.ndarray]
 ) -> str | None:
-    """Describe the first index of data in memory that exceeds its array; None if there is none.
+    """Describe the first index of data in memory that is out of bounds; None if there is none.
 
     Examples
     --------

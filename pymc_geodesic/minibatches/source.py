@@ -1,7 +1,7 @@
-"""Interface of sources of minibatches, the source of all rows, and example rows for checks.
+"""Interface of minibatch sources, the source of all rows, and example rows for checks.
 
 A source has arrays whose memory the compiled gradient reads, and returns the first row of the
-minibatch of each inner step. The data themselves do not pass through Python.
+minibatch of each inner step. Python code does not access the data.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from pymc_geodesic.minibatches.row_inputs import (
 
 
 def check_numbers(name: str, array: np.ndarray) -> None:
-    """Check that data do not contain NaN, infinity, or numbers whose squares overflow.
+    """Check that data do not contain NaN, infinity, or values whose squares overflow.
 
     Raises
     ------
     ValueError
-        The message names the container.
+        If they do; the message names the container.
     """
     if undefined := describe_undefined(array):
         what, remedy = undefined
-        raise ValueError(see(f"data container {name!r} holds {what}; {remedy}", "missing-values"))
+        message = f"data container {name!r} contains {what}: {remedy}"
+        raise ValueError(see(message, "missing-values"))
 
 
 def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
-    """Describe NaN, infinite or too large numbers of an array, and a remedy; None without any.
+    """Describe NaN, infinite or too large values of an array, and a remedy; None without any.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
     if np.isinf(largest):
         return (
             "infinity",
-            "drop those rows first, or give a large finite number where it is a bound (1e9)",
+            "drop those rows first, or use a large finite value such as 1e9 for bounds",
         )
     return f"{largest:.2g}, whose square overflows", "rescale it, or drop those rows first"
 
@@ -73,9 +74,9 @@ class RowSource(ABC):
     Attributes
     ----------
     arrays : dict of str to ndarray
-        Rows in memory, C-contiguous. The entries of `next_starts` are positions in them.
+        Rows in memory, C-contiguous. `next_starts` returns positions in these arrays.
     batch_size : int
-        Rows of a minibatch.
+        Number of rows of a minibatch.
     n_rows : int
         N, the number of rows of the data.
     with_replacement : bool
@@ -85,17 +86,17 @@ class RowSource(ABC):
     is_everything : bool
         Whether there are no minibatches, and gradients are those of all rows.
     has_epochs : bool
-        Whether each epoch has every row once, so that the noise of its gradients adds up to zero.
+        Whether each epoch contains every row once, so that its gradient noise sums to zero.
     stays_in_blocks : bool
         Whether consecutive minibatches come from the same block of rows, so that their noise is
         correlated.
     is_streamed : bool
-        Whether rows are read, and checked, during sampling, instead of being in memory.
+        Whether rows are not in memory, but are read and checked during sampling.
     whole : dict of str to ndarray
-        Arrays that the rows point into, such as the values of a sparse matrix, by the names of the
-        data containers that they replace.
+        Arrays that are indexed by the rows, such as the values of a sparse matrix, by the names of
+        the data containers that they replace.
     drawn : mapping of (generator, int) to RowInput
-        Rows that `pymc.Minibatch` draws in a model.
+        Rows drawn by `pymc.Minibatch` in a model.
     """
 
     arrays: dict[str, np.ndarray]
@@ -119,7 +120,7 @@ class RowSource(ABC):
         return () if self.drawn else tuple(self.arrays)
 
     def row_inputs(self, n_rows: int | None = None) -> RowInputs:
-        """Return the inputs that blocks of rows replace, by default those of minibatches."""
+        """Return the inputs for blocks of rows, by default of minibatches."""
         if self.drawn:
             return RowInputs(drawn=self.drawn, n_rows=n_rows, whole=tuple(self.whole))
         size = self.batch_size if self.arrays and n_rows is None else n_rows
@@ -138,18 +139,19 @@ class RowSource(ABC):
         }
 
     def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Check the bounds of indices in all rows that are read from now on.
+        """Check the bounds of indices in all rows when they are read.
 
         Parameters
         ----------
         indices : list of RowIndex
-            Empty for rows in memory; see `pymc_geodesic.densities.row_dependence.IndexCheck`.
+            Indices; empty for rows in memory, which
+            `pymc_geodesic.densities.row_dependence.IndexCheck` checks.
         """
         if indices:
             raise NotImplementedError(f"{type(self).__name__} does not check indices")
 
     def refresh(self) -> None:
-        """Copy the rows of containers with new values, by `pymc.set_data`.
+        """Copy the rows of containers whose values have been changed by `pymc.set_data`.
 
         Raises
         ------
@@ -161,14 +163,14 @@ class RowSource(ABC):
             if all(map(is_, behind, self._copied[name])):
                 continue
             if name not in self.arrays:
-                message = f"the sparse data {name!r} have changed; make the step again"
+                message = f"the sparse data {name!r} have changed. Create the step again"
                 raise ValueError(see(message, "changed-data"))
             value = evaluate_data(container)
             expected = (self.n_rows, *self.arrays[name].shape[1:])
             if value.shape != expected:
                 message = (
-                    f"data container {name!r} had shape {expected} when this step was made and "
-                    f"has {value.shape} now; make the step again"
+                    f"data container {name!r} had shape {expected} when this step was created and "
+                    f"has {value.shape} now. Create the step again"
                 )
                 raise ValueError(see(message, "changed-data"))
             check_numbers(name, value)
@@ -182,19 +184,19 @@ class RowSource(ABC):
         ----------
         name : str
         rows : ndarray, shape (n_rows, ...)
-            In the order of the container.
+            Rows in the order of the container.
         """
         raise NotImplementedError(f"{type(self).__name__} copies no rows of data containers")
 
     def reorder_entries(
         self, name: str, values: np.ndarray, columns: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Put the entries of a sparse matrix in the order of the rows that point into them.
+        """Sort the entries of a sparse matrix in the order of its rows.
 
         Parameters
         ----------
         name : str
-            Member of ``arrays`` with the begin and end of the entries of each row.
+            Name in ``arrays`` of the start and stop indices of each row.
         values, columns : ndarray, shape (n_entries,)
             Returned unchanged if the rows are in their original order.
         """
@@ -209,37 +211,37 @@ class RowSource(ABC):
         return np.asarray(holder.get_value(borrow=True))
 
     def example_rows(self, n: int) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Choose random rows of the data, always the same ones, with replacement.
+        """Choose random rows of the data with replacement, with a fixed seed.
 
         Returns
         -------
         arrays, whole : dict of str to ndarray
-            ``n`` rows of each of ``arrays``, and the arrays that they point into.
+            ``n`` rows of each of ``arrays``, and the arrays that are indexed by them.
         """
         arrays, whole, _ = self._examples()
         rows = np.random.default_rng(0).integers(len(next(iter(arrays.values()))), size=n)
         return {name: array[rows] for name, array in arrays.items()}, whole
 
     def related_examples(self, n: int) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
-        """Choose rows that depend on each other in some models; see `_related_rows`.
+        """Choose rows that are dependent in some models; see `_related_rows`.
 
         Yields
         ------
         description : str
-            What the rows have in common.
+            Property that the rows have in common.
         arrays : dict of str to ndarray
-            ``n`` rows of each of ``arrays``, which point into the arrays of `example_rows`.
+            ``n`` rows of each of ``arrays``.
         """
         arrays, _, numbers = self._examples()
         for description, rows in _related_rows(arrays, n, numbers):
             yield description, {name: array[rows] for name, array in arrays.items()}
 
     def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Choose rows that represent all rows, always the same ones; return also their number."""
+        """Choose representative rows with a fixed seed; return them and their number."""
         return self.example_rows(n)[0], n
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Iterate over all rows once, in parts; None if that is not possible.
+        """Iterate over all rows once, in parts; return None if that is not possible.
 
         Yields
         ------
@@ -253,7 +255,7 @@ class RowSource(ABC):
     def _examples(
         self,
     ) -> tuple[Mapping[str, np.ndarray], dict[str, np.ndarray], np.ndarray | None]:
-        """Rows for examples, the arrays that they point into, and their original row numbers.
+        """Return rows for examples, the arrays that they index, and their original row numbers.
 
         The row numbers are None if the rows are in their original order.
         """
@@ -282,13 +284,16 @@ class RowSource(ABC):
 
 
 class StreamedSource(RowSource):
-    """Source of rows that are read once per epoch, and cannot be accessed by number."""
+    """Source of rows that are read once per epoch, without random access."""
 
     is_streamed = True
 
     def row_indices(self, start: int) -> np.ndarray:
-        """Raise ValueError: local variables need rows that are identified by number."""
-        raise ValueError("local= needs rows that can be visited again: not available with batches=")
+        """Raise ValueError: local variables need random access to rows."""
+        raise ValueError(
+            "local= visits the same rows repeatedly, which batches= does not allow. Use "
+            "minibatch=[...] and batch_size="
+        )
 
 
 class AllRows(RowSource):
@@ -333,45 +338,46 @@ _RUNS = 2
 """Number of runs of consecutive rows."""
 
 _GROUP_ROWS = 4
-"""Largest number of rows of one group of equal values."""
+"""Maximum number of rows of one group of equal values."""
 
 _DRAWN_GROUPS = 32
-"""Rows drawn to find groups of two or more rows with equal values. If a fraction p of the rows
-belongs to such groups, none is found with probability (1 − p)^32: 3 % for p = 0.1."""
+"""Number of rows drawn to find groups of two or more rows with equal values. If a fraction p of the
+rows belongs to such groups, none is found with probability (1 − p)^32: 3 % for p = 0.1."""
 
 _COLUMNS = 16
-"""Largest number of columns that are examined for integers, and of those for extreme values."""
+"""Maximum number of columns that are searched for integers, and for extreme values."""
 
 _PAIRED_COLUMNS = 4
-"""Largest number of integer columns whose values are also compared in pairs."""
+"""Maximum number of integer columns whose values are also compared in pairs."""
 
 _SHARED_PAIRS = 8
-"""Pairs of rows with equal values, one row in each part of a random sample, that suffice."""
+"""Number of pairs of rows with equal values, one row in each part of a random sample, above which
+no further related rows are needed."""
 
 
 def _related_rows(
     arrays: Mapping[str, np.ndarray], n: int, numbers: np.ndarray | None = None
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Choose rows that depend on each other in models of time series, panels and groups.
+    """Choose rows that are dependent in models of time series, panels and groups.
 
-    Related rows are neighbors in the result, so that its even and its odd elements are two parts
-    that share every run and every group. Columns of few values are left out where two parts of
+    Related rows are adjacent in the result, so that its even and odd elements are two parts that
+    share every run and every group. Columns with few distinct values are skipped if two parts of
     random rows share values anyway.
 
     Parameters
     ----------
     arrays : mapping of str to ndarray, shape (n_rows, ...)
-        At least one.
+        At least one array.
     n : int
         Number of rows to choose, even.
     numbers : ndarray of int, shape (n_rows,), optional
-        Row of the data, in their original order, that each row of the arrays is; by default the
-        arrays are in this order.
+        Original row number of each row of the arrays; by default the arrays are in the original
+        order.
 
     Yields
     ------
     description : str
-        What the rows have in common, with a preposition.
+        Property that the rows have in common, with a preposition.
     rows : ndarray of int, shape (n,)
         Positions in the arrays. Rows may be repeated.
     """
@@ -412,8 +418,8 @@ def _consecutive(n: int, numbers: np.ndarray, rng: np.random.Generator) -> np.nd
 def _extreme_rows(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     """Find the rows with the largest and smallest values of columns.
 
-    A statistic such as ``x.max()`` has the same value for nearly all other rows. Integers are left
-    out: an index that exceeds its array has a message of its own.
+    A statistic such as ``x.max()`` is the same for nearly all other rows. Integers are skipped,
+    since there is a separate check for indices that are out of bounds.
     """
     found: list[int] = []
     for array in sorted(arrays.values(), key=lambda each: each.ndim):

@@ -1,4 +1,4 @@
-"""Stratified samples of rows, in which every level and every rare indicator is represented."""
+"""Stratified samples of rows that represent every level and every rare indicator."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 ROWS_PER_LEVEL = 20
-"""Expected rows in the sample for each level or indicator: the precision of its coordinate is then
-estimated with a relative standard error of about 20 %, and its scale with 10 %."""
+"""Expected number of rows in the sample for each level or indicator: the relative standard error is
+then about 20 % for the precision of its coordinate, and 10 % for its scale."""
 
 _ROUNDING = 1e-12
 """Relative rounding error of a sum of squares, below which a column counts as constant."""
 
 _CHUNK = 1 << 16
-"""Numbers of an array that are processed together."""
+"""Number of elements of an array that are processed together."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class RowSample:
     arrays : mapping of str to ndarray
         C-contiguous rows by container, one stratum after the other.
     counts : ndarray of int64, shape (n_strata,)
-        Rows of each stratum in the sample.
+        Number of rows of each stratum in the sample.
     weights : ndarray, shape (n_strata,)
-        Rows of the data per row of the sample. The sum of counts times weights is the number of
-        rows of the data.
+        Number of rows of the data that a row of the sample represents. The sum of counts times
+        weights is the number of rows of the data.
     n_noisy : float
-        Effective number of rows that make the gradient noise of rare levels and indicators, at most
-        the number of all rows: (Σ sᵢ²)² / Σ sᵢ⁴ for rows with the shares sᵢ.
+        Effective number of rows that contribute the gradient noise of rare levels and indicators:
+        (Σ sᵢ²)² / Σ sᵢ⁴ for rows with the shares sᵢ.
     """
 
     arrays: Mapping[str, np.ndarray]
@@ -44,12 +44,12 @@ class RowSample:
 
     @classmethod
     def simple(cls, arrays: Mapping[str, np.ndarray], count: int, n_rows: int) -> RowSample:
-        """Make a sample of one stratum, ``count`` of ``n_rows`` rows."""
+        """Create a sample of one stratum, with ``count`` of ``n_rows`` rows."""
         return cls(arrays, np.array([count]), np.array([n_rows / count]))
 
 
 def _chunks(array: np.ndarray, n_rows: int) -> Iterable[tuple[slice, np.ndarray]]:
-    """Two-dimensional parts of an array that stay in the cache."""
+    """Iterate over two-dimensional parts of an array that fit in the cache."""
     width = max(int(np.prod(array.shape[1:], dtype=int)), 1)
     length = max(_CHUNK // width, 1)
     for start in range(0, n_rows, length):
@@ -58,17 +58,17 @@ def _chunks(array: np.ndarray, n_rows: int) -> Iterable[tuple[slice, np.ndarray]
 
 
 def _shares_of_columns(array: np.ndarray, n_rows: int, least: float) -> np.ndarray | None:
-    """Largest share of each row in the sum of squares about the mean of a column.
+    """Compute the largest share of each row in the centered sum of squares of a column.
 
-    It is 1 / k for an indicator that k rows have. Columns in which no row has a share above
-    ``least`` are left out; None if all are.
+    It is 1 / k for an indicator that is nonzero in k rows. Columns in which no row has a share
+    above ``least`` are skipped; return None if all are.
     """
     if array.dtype.kind not in "biuf" or not array.size:
         return None
     width = int(np.prod(array.shape[1:], dtype=int))
     sums, squares = np.zeros(width), np.zeros(width)
     lowest, highest = np.full(width, np.inf), np.full(width, -np.inf)
-    shift = array[0].reshape(-1).astype(float)  # sums of squares far from zero would round
+    shift = array[0].reshape(-1).astype(float)  # avoids cancellation in sums of squares
     for _, rows in _chunks(array, n_rows):
         away = rows - shift
         sums += away.sum(axis=0)
@@ -89,7 +89,7 @@ def _shares_of_columns(array: np.ndarray, n_rows: int, least: float) -> np.ndarr
 
 
 def shares_of_levels(levels: np.ndarray) -> np.ndarray:
-    """1 / n for the rarest level of each row, n the number of rows with that level.
+    """Return 1 / n for the rarest level of each row, with the number n of rows of that level.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ def shares_of_levels(levels: np.ndarray) -> np.ndarray:
 
 
 def shares_of_entries(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """1 / n for the rarest column of each row of a sparse matrix, n the entries of that column.
+    """Return 1 / n for the rarest column of each sparse row, with n entries in that column.
 
     Parameters
     ----------
     rows : ndarray of int, shape (N, 2)
-        Where the entries of each row begin and end, one row after the other.
+        Start and stop index of the entries of each row, in order.
     columns : ndarray of int, shape (n_entries,)
 
     Examples
@@ -140,12 +140,12 @@ def shares_of_entries(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
 def stratified_sample(
     arrays: Mapping[str, np.ndarray], n_rows: int, n: int, shares: Mapping[str, np.ndarray]
 ) -> RowSample | None:
-    """Sample rows with probabilities in proportion to their shares in rare levels and indicators.
+    """Sample rows with probabilities proportional to their shares in rare levels and indicators.
 
     Strata have the inclusion probabilities 1, 1/2, 1/4, ...; rows whose levels and indicators all
-    have `ROWS_PER_LEVEL` expected rows in a simple random sample are one stratum with probability
-    n/N. Within a stratum rows are drawn without replacement, always the same ones. The weighted
-    sample is an unbiased estimate of every sum over the rows.
+    have `ROWS_PER_LEVEL` expected rows in a simple random sample form one stratum with probability
+    n/N. Within a stratum rows are drawn without replacement, with a fixed seed. Weighted sums over
+    the sample are unbiased estimates of sums over the rows.
 
     Parameters
     ----------
@@ -153,10 +153,10 @@ def stratified_sample(
     n_rows : int
         N.
     n : int
-        Rows of a simple random sample; strata add as many at most.
+        Number of rows of a simple random sample; strata add at most as many.
     shares : mapping of str to ndarray, shape (N,)
-        See `shares_of_levels` and `shares_of_entries`. Containers that are not named hold
-        numerical columns, in which the share of a row is that of the sum of squares.
+        See `shares_of_levels` and `shares_of_entries`. Other containers have numerical columns, in
+        which the share of a row is its share of the sum of squares.
 
     Returns
     -------
@@ -206,9 +206,9 @@ def stratified_sample(
 
 
 def _probabilities(shares: np.ndarray, base: float, n: int) -> np.ndarray:
-    """Powers of 1/2, at least `ROWS_PER_LEVEL` times a share or less where that exceeds n rows.
+    """Compute inclusion probabilities, powers of 1/2 that are at least ``base``.
 
-    None is less than ``base``, with which their sum is below 2n.
+    They are at least `ROWS_PER_LEVEL` times the shares, or smaller if that would exceed n rows.
     """
     wanted = float(ROWS_PER_LEVEL)
     while True:

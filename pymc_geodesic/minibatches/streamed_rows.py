@@ -1,4 +1,4 @@
-"""Minibatches of rows that are streamed in blocks, such as blocks on disk.
+"""Minibatches of rows that are streamed in blocks, for example from disk.
 
 `StreamedRows` combines some blocks at a time and uses every row once per epoch. `StreamedBlocks`
 keeps a large block in memory for several draws, while the next one loads in the background.
@@ -30,11 +30,11 @@ WINDOW = 16
 """Number of minibatches whose rows are shuffled together."""
 
 EXAMPLES = 256
-"""Number of rows of the first block that are kept as examples."""
+"""Number of rows of the first block that are stored as examples."""
 
 
 def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
-    """Choose the number of blocks that a chain skips, so that chains have different minibatches.
+    """Choose the number of blocks to skip, so that chains have different minibatches.
 
     Examples
     --------
@@ -50,8 +50,8 @@ def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
 class StreamedRows(StreamedSource):
     """Rows of an iterable of blocks, every row once per epoch.
 
-    A chain begins at a random block. Blocks with the rows of some 16 minibatches are shuffled
-    together, in another order for each chain, so that chains have different minibatches.
+    A chain begins at a random block. Blocks with the rows of about 16 minibatches are shuffled
+    together, in a different order for each chain.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class StreamedRows(StreamedSource):
     n_rows : int
         N, the number of rows of the data.
     batch_size : int, optional
-        Rows of a minibatch; by default those of the first block.
+        Number of rows of a minibatch; by default that of the first block.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class StreamedRows(StreamedSource):
         first = self._pass.next_block()
         self._first_length = rows_of(first)
         if not self._first_length:
-            raise ValueError("the first block of batches= has no rows")
+            raise ValueError("the first block of batches= has no rows. Omit empty blocks")
         self._first_rows = format.first_rows(first, EXAMPLES)
         self.batch_size = self._first_length if batch_size is None else batch_size
         wanted = -(-WINDOW * self.batch_size // self._first_length)
@@ -125,7 +125,7 @@ class StreamedRows(StreamedSource):
         self._begin = self._pass.consumed
 
     def _restart(self, seed: int, begin: int, windows: int) -> None:
-        """Continue at block ``begin`` of a pass, the first of a window."""
+        """Restart at block ``begin`` of a pass, the first of a window."""
         self._seed, self._windows = seed, windows
         self._pass.restart(begin)
         self._begin = self._pass.consumed
@@ -133,7 +133,7 @@ class StreamedRows(StreamedSource):
         self._length = self._used = 0
 
     def _next_window(self) -> None:
-        """Read some blocks, and shuffle their rows."""
+        """Read the blocks of the next window, and shuffle their rows."""
         self._begin = self._pass.consumed
         blocks = [self._format.copied(self._pass.next_block()) for _ in range(self._window_blocks)]
         self._length, self._used = sum(map(rows_of, blocks)), 0
@@ -176,7 +176,7 @@ class StreamedRows(StreamedSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Seed, first block and number of the window, and number of its rows that were used."""
+        """Seed, first block and index of the window, and number of its used rows."""
         return {
             "seed": self._seed,
             "begin": self._begin,
@@ -208,17 +208,17 @@ class _Block:
     Attributes
     ----------
     arrays : dict of str to ndarray
-        The rows, the first of which are repeated at the end.
+        The rows; the first ones are repeated at the end.
     whole : dict of str to ndarray
-        Arrays that rows of sparse matrices point into.
+        Arrays that are indexed by rows of sparse matrices.
     memory : Buffers
         Buffers of the arrays.
     n_rows : int
         Number of rows, without the repeated ones.
     begin, end : int
-        Number of blocks of the iterable before it, and up to it, in a pass.
+        Number of blocks of the iterable before it, and including it, in a pass.
     least_rows : int
-        Minimum number of rows, for which blocks of the iterable were joined.
+        Minimum number of rows; shorter blocks of the iterable were concatenated.
     """
 
     arrays: dict[str, np.ndarray]
@@ -233,10 +233,10 @@ class _Block:
 class StreamedBlocks(StreamedSource):
     r"""Blocks of an iterable that stay in memory for several draws.
 
-    A block of B rows is shuffled while it is read, and provides the minibatches of a number of
-    draws while the next block loads. This number is proportional to B; remainders are added when
-    the same block is read again. Then every row is used equally often in the long run, and the
-    average gradient of an epoch,
+    A block of B rows is shuffled while it is read, and provides the minibatches of several draws
+    while the next block loads. The number of draws is proportional to B; remainders are added when
+    the same block is read again. In the long run every row is used equally often, and the average
+    gradient of an epoch,
 
     .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
               \frac{D_b}{D} = \frac{B_b}{N},
@@ -249,20 +249,20 @@ class StreamedBlocks(StreamedSource):
         Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
         name; sparse matrices for sparse data. Arrays that can be sliced, such as those of
         `pymc_geodesic.datasets.row_blocks`, are read in pieces. A block with fewer rows than a
-        minibatch is joined to the next.
+        minibatch is concatenated with the next.
     format : BlockFormat
         Data containers of the blocks.
     n_rows : int
         N, the number of rows of the data.
     batch_size : int
-        Rows of a minibatch.
+        Number of rows of a minibatch.
     order : {"shuffled", "independent", "random"}
         Order of the minibatches within a block.
     draws_per_block : int, optional
-        Number of draws for which a block as long as the first one is used. By default its
-        minibatches are used once, including those of gradients between draws. Blocks with fewer
-        rows than the minibatches of one draw are then joined, up to all rows: using one several
-        times raises the temperature, because its noise is correlated.
+        Number of draws for which a block of the length of the first one is used. By default its
+        minibatches are used once, including those of gradients between draws. Then blocks with
+        fewer rows than the minibatches of one draw are concatenated, up to all rows: using a block
+        several times in one draw would raise the temperature, because its noise is correlated.
 
     Raises
     ------
@@ -296,9 +296,9 @@ class StreamedBlocks(StreamedSource):
         self._first_length = rows_of(first)
         if not 1 <= batch_size <= self._first_length:
             raise ValueError(
-                f"batch_size={batch_size} does not fit the first block of batches=, which has "
-                f"{self._first_length} rows; choose 1 to {self._first_length}, or make the "
-                "blocks longer"
+                f"batch_size={batch_size} exceeds the first block of batches=, which has "
+                f"{self._first_length} rows. Use batch_size <= {self._first_length}, or longer "
+                "blocks"
             )
         self._first_rows = format.first_rows(first, EXAMPLES)
         self.arrays, self.whole = format.empty(batch_size)
@@ -345,7 +345,7 @@ class StreamedBlocks(StreamedSource):
         self._pass.restart(0)
 
     def _leave_block(self) -> None:
-        """Discard the blocks; the next one reuses the memory of the present one."""
+        """Discard the blocks; the next block reuses the memory of the current one."""
         if self._loading is not None:
             self._loading.abandon()
             self._loading = None
@@ -355,7 +355,7 @@ class StreamedBlocks(StreamedSource):
             self._block = None
 
     def _load(self, begin: int, least_rows: int) -> _Block:
-        """Read and shuffle the next block of at least ``least_rows`` rows, joined if necessary."""
+        """Read and shuffle the next block; concatenate blocks to at least ``least_rows`` rows."""
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
@@ -372,7 +372,7 @@ class StreamedBlocks(StreamedSource):
         return _Block(arrays, whole, memory, n_rows, begin, end, least_rows)
 
     def _install(self, block: _Block) -> None:
-        """Use the minibatches of this block from now on."""
+        """Make this block the source of minibatches."""
         if self._block is not None:
             self._spare = self._block.memory
         self._block = block
@@ -401,7 +401,7 @@ class StreamedBlocks(StreamedSource):
         self._install(block)
 
     def _allot(self, n: int) -> None:
-        """Set the number of minibatches, or of draws, of the block that was just read."""
+        """Set the number of minibatches, or of draws, for the block that was just read."""
         assert self._block is not None
         if self._draws_per_block is None:
             share = max(self._block.n_rows / self.batch_size, float(n))
@@ -410,10 +410,10 @@ class StreamedBlocks(StreamedSource):
         self._left = share + self._remainders.get(self._block.begin, 0.0)
 
     def _used_by(self, n: int) -> float:
-        """Part of the share of a block that ``n`` minibatches use.
+        """Compute the part of the share of a block that ``n`` minibatches use.
 
-        A draw is one. Fewer minibatches than in the call before, as for a gradient between draws,
-        are a part of one.
+        A draw counts as 1. Fewer minibatches than in the previous call, as for a gradient between
+        draws, count as a fraction.
         """
         if self._draws_per_block is None:
             return float(n)
@@ -421,7 +421,7 @@ class StreamedBlocks(StreamedSource):
         return n / max(n, previous)
 
     def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the minibatches of one draw, all of the same block."""
+        """Return the first rows of the minibatches of one draw, all from the same block."""
         if self._draws_per_block is None:
             self._least_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
         used = self._used_by(n)
@@ -440,7 +440,7 @@ class StreamedBlocks(StreamedSource):
         return starts
 
     def _load_next(self, begin: int) -> None:
-        """Begin to load the next block, with the present minimum number of rows."""
+        """Begin to load the next block, with the current minimum number of rows."""
         least = self._least_of_next = self._least_of_next or self._least_rows
         self._loading = BackgroundTask(lambda: self._load(begin, least))
 

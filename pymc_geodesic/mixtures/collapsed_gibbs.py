@@ -77,7 +77,7 @@ def count_clusters(
 
 
 @compiled
-def _weigh(
+def _cluster_weights(
     tokens: np.ndarray,
     beta: np.ndarray,
     beta_sum: float,
@@ -102,7 +102,7 @@ def _weigh(
 
 
 @compiled
-def _weigh_by_logarithms(
+def _cluster_weights_by_logarithms(
     tokens: np.ndarray,
     beta: np.ndarray,
     beta_sum: float,
@@ -113,7 +113,7 @@ def _weigh_by_logarithms(
     totals: np.ndarray,
     weights: np.ndarray,
 ) -> float:
-    """Compute the same by logarithms, for rows whose products underflow."""
+    """Compute the probabilities of `_cluster_weights` by logarithms, which do not underflow."""
     top = -np.inf
     for k in range(weights.size):
         weight = alpha if k == fresh else sizes[k]
@@ -193,9 +193,9 @@ def collapsed_rows(
         if assignments[row] >= 0:
             move_row(own, assignments[row], -1.0, sizes, table, totals)
         weights = buffer[:width]
-        total = _weigh(own, beta, beta_sum, sizes, fresh, alpha, table, totals, weights)
+        total = _cluster_weights(own, beta, beta_sum, sizes, fresh, alpha, table, totals, weights)
         if total < SMALLEST_TOTAL:
-            total = _weigh_by_logarithms(
+            total = _cluster_weights_by_logarithms(
                 own, beta, beta_sum, sizes, fresh, alpha, table, totals, weights
             )
         cluster = pick(weights, uniform(stream) * total)

@@ -34,7 +34,7 @@ class RowTokens(NamedTuple):
     tokens: np.ndarray
 
     @classmethod
-    def of(cls, matrix: sparse.csr_array) -> RowTokens:
+    def from_matrix(cls, matrix: sparse.csr_array) -> RowTokens:
         """Convert a matrix of counts."""
         matrix.sort_indices()
         times = matrix.data.astype(np.int64)
@@ -79,7 +79,7 @@ class Mixture:
     coords: dict[str, Any]
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         counts: Any,
         beta: ArrayLike,
@@ -96,7 +96,7 @@ class Mixture:
                 f"got {np.array2string(prior)}"
             )
         return cls(
-            RowTokens.of(matrix),
+            RowTokens.from_matrix(matrix),
             concentration("beta", beta, matrix.shape[1]),
             float(prior) if prior.ndim == 0 else None,
             (1.0, 1.0) if prior.ndim == 0 else (float(prior[0]), float(prior[1])),
@@ -106,7 +106,7 @@ class Mixture:
         )
 
     @property
-    def first_alpha(self) -> float:
+    def initial_alpha(self) -> float:
         """Initial value of α: the fixed value or the prior mean."""
         return self.alpha_prior[0] / self.alpha_prior[1] if self.alpha is None else self.alpha
 
@@ -136,7 +136,7 @@ class Counts(NamedTuple):
         return cls(np.zeros(capacity), np.zeros((n_categories, capacity)), np.zeros(capacity))
 
     @classmethod
-    def of(
+    def from_assignments(
         cls,
         rows: RowTokens,
         assignments: np.ndarray,

@@ -362,7 +362,7 @@ def dp_categorical_gibbs(
     >>> int(idata.posterior["n_clusters"].median())
     2
     """
-    mixture = Mixture.of(counts, beta, alpha, rows, categories)
+    mixture = Mixture.from_arguments(counts, beta, alpha, rows, categories)
     proposals = _proposals(split_merge)
     options = SamplingOptions(
         draws, tune, thin, chains, n_components, keep_assignments, random_seed, progressbar
@@ -394,7 +394,7 @@ class Start(NamedTuple):
     split_merge: int = 0
 
 
-def first_clusters(mixture: Mixture, rng: np.random.Generator, start: Start) -> CollapsedChain:
+def initialize_clusters(mixture: Mixture, rng: np.random.Generator, start: Start) -> CollapsedChain:
     """Return initial clusters: by sweeps over some rows, and one over all rows.
 
     Raises
@@ -438,14 +438,14 @@ class CollapsedChain:
         self._mixture = mixture
         self._proposals = repeat(0) if proposals is None else proposals
         self._stream = new_stream(rng)
-        self.alpha = mixture.first_alpha
+        self.alpha = mixture.initial_alpha
         self._counts = Counts.empty(mixture.beta.size, INITIAL_CAPACITY)
         self.assignments = np.full(mixture.rows.n_rows, -1, dtype=np.int32)
 
     def begin(self, which: np.ndarray, assignments: np.ndarray) -> None:
         """Assign some rows before the first sweep."""
         self.assignments[which] = assignments
-        self._counts = Counts.of(
+        self._counts = Counts.from_assignments(
             self._mixture.rows, self.assignments, self._mixture.beta.size, which=which
         )
 

@@ -17,7 +17,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from pymc_geodesic.kernels.stick_breaking import log_pieces
+from pymc_geodesic.kernels.stick_breaking import log_stick_breaking_weights
 from pymc_geodesic.kernels.topic_assignments import SMALLEST_TOTAL
 from pymc_geodesic.mixtures.collapsed_gibbs import log_beta, move_row
 from pymc_geodesic.mixtures.dp_categorical import (
@@ -30,7 +30,7 @@ from pymc_geodesic.mixtures.dp_categorical import (
     draw_given_clusters,
     sample_chains,
 )
-from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, initialize_clusters
 from pymc_geodesic.runtime.jit import borrow, compiled
 from pymc_geodesic.runtime.streams import new_stream, pick, uniform
 
@@ -156,16 +156,16 @@ def slice_rows(
                 n = middle + 1
             else:
                 end = middle
-        chances = buffer[:n]
-        chances[:] = 1.0
+        likelihoods = buffer[:n]
+        likelihoods[:] = 1.0
         for token in own:
             of_token = topics[token]
             for k in range(n):
-                chances[k] *= of_token[k]
-        total = float(chances.sum())
+                likelihoods[k] *= of_token[k]
+        total = float(likelihoods.sum())
         if total < SMALLEST_TOTAL:
-            total = _chances_by_logarithms(own, topics, chances)
-        slot = slots[pick(chances, uniform(stream) * total)]
+            total = _likelihoods_by_logarithms(own, topics, likelihoods)
+        slot = slots[pick(likelihoods, uniform(stream) * total)]
         if slot != assignments[row]:
             move_row(own, assignments[row], -1.0, sizes, table, totals)
             move_row(own, slot, 1.0, sizes, table, totals)
@@ -173,22 +173,24 @@ def slice_rows(
 
 
 @compiled
-def _chances_by_logarithms(tokens: np.ndarray, topics: np.ndarray, chances: np.ndarray) -> float:
+def _likelihoods_by_logarithms(
+    tokens: np.ndarray, topics: np.ndarray, likelihoods: np.ndarray
+) -> float:
     """Compute the likelihoods of components relative to the largest; return their sum."""
     top = -np.inf
-    for k in range(chances.size):
-        chances[k] = 0.0
+    for k in range(likelihoods.size):
+        likelihoods[k] = 0.0
         for token in tokens:
-            chances[k] += math.log(topics[token, k])
-        top = max(top, chances[k])
+            likelihoods[k] += math.log(topics[token, k])
+        top = max(top, likelihoods[k])
     total = 0.0
-    for k in range(chances.size):
-        chances[k] = math.exp(chances[k] - top)
-        total += chances[k]
+    for k in range(likelihoods.size):
+        likelihoods[k] = math.exp(likelihoods[k] - top)
+        total += likelihoods[k]
     return total
 
 
-FROM_ONE_ROW = Start()
+DEFAULT_START = Start()
 
 
 def dp_categorical_slice(
@@ -268,7 +270,7 @@ def dp_categorical_slice(
     >>> int(idata.posterior["n_clusters"].median())
     2
     """
-    mixture = Mixture.of(counts, beta, alpha, rows, categories)
+    mixture = Mixture.from_arguments(counts, beta, alpha, rows, categories)
     start = Start(start_rows, start_sweeps, start_split_merge)
     options = SamplingOptions(
         draws, tune, thin, chains, n_components, keep_assignments, random_seed, progressbar
@@ -284,14 +286,14 @@ class SliceChain:
         mixture: Mixture,
         rng: np.random.Generator,
         batch_size: int | None = None,
-        start: Start = FROM_ONE_ROW,
+        start: Start = DEFAULT_START,
     ) -> None:
         self._mixture = mixture
         self._batches = RowBatches(mixture.rows.n_rows, batch_size, rng)
         self._stream = new_stream(rng)
-        first = first_clusters(mixture, rng, start)
+        first = initialize_clusters(mixture, rng, start)
         self.alpha, self.assignments = first.alpha, first.assignments
-        self._counts = Counts.of(mixture.rows, self.assignments, mixture.beta.size)
+        self._counts = Counts.from_assignments(mixture.rows, self.assignments, mixture.beta.size)
         self._n_instantiated = 0
 
     def advance(self) -> None:
@@ -306,7 +308,7 @@ class SliceChain:
         smallest = draw_slices(stream, which, self.assignments, by_slot, slices)
         log_rest = float(np.log(weights[-1]))
         shares = break_sticks(stream, self.alpha, log_rest, smallest)
-        broken = np.exp(log_rest + log_pieces(*shares.T)[:-1])
+        broken = np.exp(log_rest + log_stick_breaking_weights(*shares.T)[:-1])
         while self._counts.sizes.size < used.size + broken.size:
             self._counts = self._counts.enlarged()
         empty = np.flatnonzero(self._counts.sizes == 0)[: broken.size]

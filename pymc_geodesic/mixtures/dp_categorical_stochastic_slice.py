@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from pymc_geodesic.kernels.scir import cir_transition
-from pymc_geodesic.kernels.stick_breaking import log_pieces
+from pymc_geodesic.kernels.stick_breaking import log_stick_breaking_weights
 from pymc_geodesic.mixtures.dp_categorical import (
     SMALLEST_PROBABILITY,
     Counts,
@@ -22,7 +22,7 @@ from pymc_geodesic.mixtures.dp_categorical import (
     SamplingOptions,
     sample_chains,
 )
-from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical_gibbs import Start, initialize_clusters
 from pymc_geodesic.mixtures.dp_categorical_slice import break_sticks, draw_slices, slice_rows
 from pymc_geodesic.runtime.jit import compiled
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
@@ -189,7 +189,7 @@ def dp_categorical_stochastic_slice(
     step = STEP_SIZES[method] if step_size is None else float(step_size)
     if not 0 < step < np.inf:
         raise ValueError(f"step_size must be a positive number, got {step_size}")
-    mixture = Mixture.of(counts, beta, alpha, rows, categories)
+    mixture = Mixture.from_arguments(counts, beta, alpha, rows, categories)
     start = Start(start_rows, start_sweeps, start_split_merge)
     if batch_size == "auto":
         batch_size = min(DEFAULT_BATCH_SIZE, mixture.rows.n_rows)
@@ -218,9 +218,9 @@ class StochasticSliceChain:
         self._mixture, self._method, self._step_size = mixture, method, step_size
         self._batches = RowBatches(mixture.rows.n_rows, batch_size, rng)
         self._stream = new_stream(rng)
-        first = first_clusters(mixture, rng, start)
+        first = initialize_clusters(mixture, rng, start)
         self.alpha, self.assignments = first.alpha, first.assignments
-        self._counts = Counts.of(mixture.rows, self.assignments, mixture.beta.size)
+        self._counts = Counts.from_assignments(mixture.rows, self.assignments, mixture.beta.size)
         after = _sums_of_later(self._counts.sizes)
         self._log_sticks = self._log_gammas(
             np.column_stack([1.0 + self._counts.sizes, self.alpha + after]), 1.0 + self.alpha
@@ -236,7 +236,7 @@ class StochasticSliceChain:
         n_sticks = int(np.flatnonzero(self._counts.sizes)[-1]) + 1
         self._log_sticks = self._log_sticks[:n_sticks]
         self._log_topics = self._log_topics[:n_sticks]
-        batch = Counts.of(
+        batch = Counts.from_assignments(
             mixture.rows, self.assignments, mixture.beta.size, which=which,
             capacity=self._counts.sizes.size,
         )  # fmt: skip
@@ -297,7 +297,7 @@ class StochasticSliceChain:
 
     def _log_weights(self) -> np.ndarray:
         """Logarithms of the weights and of the rest of the stick, shape (K + 1,)."""
-        return log_pieces(*_log_normalized(self._log_sticks).T)
+        return log_stick_breaking_weights(*_log_normalized(self._log_sticks).T)
 
     def _topics(self) -> np.ndarray:
         """Probabilities of the categories, shape (K, V)."""

@@ -118,7 +118,7 @@ def log_predictive(
 
 
 @compiled
-def loss_of_scores(scores: np.ndarray, label: int, margin: float, loss: int) -> float:
+def compute_loss(scores: np.ndarray, label: int, margin: float, loss: int) -> float:
     """Return the loss of a row: max(0, ℓ + max_{y ≠ label} s_y − s_label), or −log softmax."""
     other, largest = -math.inf, -math.inf
     for y in range(scores.size):
@@ -138,12 +138,12 @@ def compute_losses(scores: np.ndarray, labels: np.ndarray, margin: float, loss: 
     """Return the losses of rows with scores of shape (n, L), shape (n,)."""
     found = np.empty(labels.size)
     for row in range(labels.size):
-        found[row] = loss_of_scores(scores[row], labels[row], margin, loss)
+        found[row] = compute_loss(scores[row], labels[row], margin, loss)
     return found
 
 
 @compiled
-def loss_of_row(
+def compute_row_loss(
     weights: np.ndarray, row: np.ndarray, label: int, margin: float, loss: int, scores: np.ndarray
 ) -> float:
     """Compute the scores η_y·x of a row, in place, and return its loss."""
@@ -152,7 +152,7 @@ def loss_of_row(
         for j in range(row.size):
             score += weights[y, j] * row[j]
         scores[y] = score
-    return loss_of_scores(scores, label, margin, loss)
+    return compute_loss(scores, label, margin, loss)
 
 
 @compiled
@@ -247,14 +247,14 @@ def sample_assignments(
                 + log_predictive(
                     experts.mean[k], experts.lower[k], strength + size, degrees + size, x, scratch
                 )
-                - cost * loss_of_row(experts.weights[k], f, label, margin, loss, scores)
+                - cost * compute_row_loss(experts.weights[k], f, label, margin, loss, scores)
             )
             largest = max(largest, logp[k])
         for j in range(m):
             logp[capacity + j] = (
                 math.log(alpha / m)
                 + log_base[row]
-                - cost * loss_of_row(prior.weights[j], f, label, margin, loss, scores)
+                - cost * compute_row_loss(prior.weights[j], f, label, margin, loss, scores)
             )
             largest = max(largest, logp[capacity + j])
         total = 0.0
@@ -288,7 +288,7 @@ def add_subgradient(
     scores: np.ndarray, gradient: np.ndarray,
 ) -> None:  # fmt: skip
     """Add a subgradient of the negative loss of a row, times a factor, in place."""
-    value = loss_of_row(weights, row, label, margin, loss, scores)
+    value = compute_row_loss(weights, row, label, margin, loss, scores)
     if value <= 0.0:
         return
     if loss == HINGE:

@@ -69,7 +69,7 @@ def log_predictive(idata: xr.DataTree, counts: Any, *, average: bool = True) -> 
     >>> np.exp(log_predictive(idata, [[1, 0], [1, 1]]).values)
     array([0.3 , 0.17])
     """
-    takes = "log_predictive takes the draws of mixtures.dp_categorical_gibbs and its relatives"
+    takes = "log_predictive takes the draws of mixtures.dp_categorical_gibbs or a similar sampler"
     posterior = group_with(idata, ("weights", "topics"), takes)
     weights, topics = posterior["weights"].values, posterior["topics"].values
     _validate_weights(weights, topics, takes)

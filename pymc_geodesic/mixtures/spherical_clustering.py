@@ -87,8 +87,8 @@ def _maximize(
     return mass / mass.sum(), directions, kappa_of_resultant_length(mu.shape[1], resultant)
 
 
-def _nearest(points: Any, mu: Array) -> Array:
-    """Return the assignment of each point to the nearest direction, one-hot."""
+def _assign_nearest(points: Any, mu: Array) -> Array:
+    """Return the indicator matrix of the nearest direction of each point."""
     return np.eye(len(mu))[np.asarray(points @ mu.T).argmax(axis=1)]
 
 
@@ -96,7 +96,7 @@ def _initialize_by_kmeans(points: Any, mu: Array) -> Array:
     """Return the centers of spherical k-means."""
     clusters = np.empty(0)
     for _ in range(KMEANS_PASSES):
-        nearest = _nearest(points, mu)
+        nearest = _assign_nearest(points, mu)
         if np.array_equal(nearest, clusters):
             break
         clusters = nearest
@@ -209,7 +209,7 @@ def _run_em(
 
     Also return the increase of the log-likelihood in the last pass, 0 after convergence.
     """
-    probabilities = _nearest(points, mu)
+    probabilities = _assign_nearest(points, mu)
     last = -np.inf
     for _ in range(max_passes):
         weights, mu, kappa = _maximize(points, probabilities, mu, shared_kappa=shared_kappa)

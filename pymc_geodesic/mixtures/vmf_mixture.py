@@ -17,7 +17,7 @@ from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.distributions import UniformSphere, VonMisesFisher
 from pymc_geodesic.distributions.initial_values import with_initial_value
 from pymc_geodesic.distributions.validation import unit_points
-from pymc_geodesic.kernels.stick_breaking import sticks_of_weights
+from pymc_geodesic.kernels.stick_breaking import stick_proportions
 from pymc_geodesic.mixtures.spherical_clustering import vmf_mixture_em
 from pymc_geodesic.ops import bessel
 from pymc_geodesic.ops.bessel_ops import log_vmf_normalizer
@@ -156,7 +156,7 @@ def vmf_mixture(
             fit = vmf_mixture_em(
                 points, n_components, shared_kappa=shared_kappa, random_seed=random_seed
             )
-        mu_start, sticks_start = fit.mu, sticks_of_weights(fit.weights, 1e-3, 1.0 - 1e-3)
+        mu_start, sticks_start = fit.mu, stick_proportions(fit.weights, 1e-3, 1.0 - 1e-3)
         kappa_start = np.clip(fit.kappa, MIN_KAPPA, MAX_KAPPA)
         kappa_start = kappa_start[0] if shared_kappa else kappa_start
     coords = {

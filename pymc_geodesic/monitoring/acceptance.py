@@ -84,6 +84,9 @@ class AcceptanceMonitor(DrawMonitor):
             error=error,
             expected=self._target,
             consequence="few proposals are accepted",
-            remedy="Use more tuning draws or a smaller step_size.",
+            remedy=(
+                "Omit step_size if it is set, so that it is adapted; otherwise use more tuning "
+                "draws."
+            ),
             anchor="acceptance",
         )

@@ -110,7 +110,10 @@ class EffectiveSizeMonitor(DrawMonitor):
         product: Product,
         angles: Collection[str] = (),
         *,
-        remedy: str = "Take more draws, increase n_steps or use {minibatches}.",
+        remedy: str = (
+            "Omit step_size, n_steps and other arguments of the dynamics if they are set, so that "
+            "they are adapted; otherwise use more draws, {minibatches} or GMC."
+        ),
     ) -> None:
         n = min(SETTINGS.max_coordinates, product.size)
         self._coordinates = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))

@@ -84,12 +84,16 @@ class Funnel:
         """
         scale, dependent = self.scale, self.dependent
         is_centered = self.slope < 0.0 or (scale, dependent) in in_model
-        centered = "as it is (centered)"
-        product = "as a product with its standard deviation (non-centered)"
-        if is_centered and self.slope > 0.0:
-            centered += f", with {scale!r} as its precision"
-            product = f"as a product with its standard deviation, 1/sqrt({scale}) (non-centered)"
-        now, other = (centered, product) if is_centered else (product, centered)
+        product = "a product with its standard deviation"
+        if not is_centered:
+            remedy = f"Write {dependent!r} centered; it appears to be non-centered, {product}."
+        elif self.slope > 0.0:
+            remedy = (
+                f"Write {dependent!r} non-centered, as {product} 1/sqrt({scale}); it appears to be "
+                f"centered, with {scale!r} as its precision."
+            )
+        else:
+            remedy = f"Write {dependent!r} non-centered, as {product}; it appears to be centered."
         return Diagnosis(
             quantity="relative change of the gradients",
             condition=f"over one standard deviation of {scale!r}",
@@ -98,13 +102,10 @@ class Funnel:
             number=".1f",
             coordinates=(dependent,),
             consequence=(
-                f"{scale!r} sets the scale of {dependent!r}, no step size fits all of such a "
-                f"funnel, and the tails of {scale!r} may be missing"
+                f"{scale!r} sets the scale of {dependent!r} (a funnel), no step size suits all of "
+                f"the posterior, and the tails of {scale!r} may be missing"
             ),
-            remedy=(
-                f"Write {dependent!r} {other}, since it seems to be written {now}; or give "
-                f"{scale!r} a narrower prior."
-            ),
+            remedy=remedy,
             anchor="funnel",
         )
 

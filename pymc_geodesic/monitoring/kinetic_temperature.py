@@ -93,10 +93,10 @@ class TemperatureMonitor(DrawMonitor):
     ----------
     dims : ndarray, shape (n_blocks,)
         Dimension of each block of the coordinates that the dynamics run in.
+    arguments : str
+        Arguments of the step that set the dynamics.
     friction_name : str
-        Argument of the step that sets the friction.
-    remedy_above, remedy_below : str
-        Arguments to change for a temperature above or below 1.
+        That of them which sets the friction.
     by_euler : bool
         Whether Euler's method integrates the friction, so that positions have 1 − ξh/2 times their
         variance and thermostats ξ are bounded by 1/h.
@@ -119,15 +119,15 @@ class TemperatureMonitor(DrawMonitor):
         self,
         dims: np.ndarray,
         *,
+        arguments: str = "step_size, friction and gradient_noise",
         friction_name: str = "friction",
-        remedy_above: str = (
-            'a smaller step_size, more friction, {minibatches} or a known gradient_noise ("fisher")'
-        ),
-        remedy_below: str = "a smaller step_size or less friction",
         by_euler: bool = False,
     ) -> None:
         self._dims, self._friction_name, self._by_euler = dims, friction_name, by_euler
-        self._remedy_above, self._remedy_below = remedy_above, remedy_below
+        self._remedy = (
+            f"Omit {arguments} if they are set, so that they are adapted; otherwise use more "
+            "tuning draws, {minibatches}, or GMC or NUTS."
+        )
         self.initialize(0)
 
     def initialize(self, n_draws: int) -> None:
@@ -159,14 +159,10 @@ class TemperatureMonitor(DrawMonitor):
     def _temperature_diagnosis(self, mean: float, error: float) -> Diagnosis:
         h, friction = self.sums.step_size, self.sums.friction
         condition = f"with step size {h:.3g} and {self._friction_name} {friction:.3g}"
-        if mean > 1.0:
-            consequence, arguments = "the draws are wider than the posterior", self._remedy_above
-        else:
-            consequence, arguments = "the draws are narrower than the posterior", self._remedy_below
+        consequence = f"the draws are {'wider' if mean > 1.0 else 'narrower'} than the posterior"
         if self._by_euler and h * self.sums.largest_thermostat > SETTINGS.thermostat_bound:
             condition = f"with the thermostat at its bound, 1/step_size = {1.0 / h:.3g},"
             consequence = "gradient noise exceeds what the thermostat can compensate"
-            arguments = "a smaller step_size or {minibatches}"
         return Diagnosis(
             quantity="kinetic temperature",
             condition=condition,
@@ -174,7 +170,7 @@ class TemperatureMonitor(DrawMonitor):
             error=error,
             expected=1.0,
             consequence=consequence,
-            remedy=f"Use {arguments}, or omit step_size and {self._friction_name} to adapt them.",
+            remedy=self._remedy,
             anchor="temperature",
         )
 
@@ -187,10 +183,6 @@ class TemperatureMonitor(DrawMonitor):
             limit="at most ",
             number=".0%",
             consequence="the draws are narrower than the posterior",
-            remedy=(
-                f"Use a smaller step_size, less {self._friction_name} or {{minibatches}}, omit "
-                f"step_size and {self._friction_name} to adapt them, or use gSGNHT, which has no "
-                "such error."
-            ),
+            remedy=f"{self._remedy} gSGNHT has no such error.",
             anchor="temperature",
         )

@@ -23,15 +23,16 @@ from pymc_geodesic.monitoring.stationarity import (
 )
 from pymc_geodesic.runtime.gradient_functions import evaluate
 
-_MEAN_REMEDY = (
-    "Use more tuning draws, start nearer to the posterior (initvals=), or use GMC or NUTS, which "
-    "correct each step."
+_ADAPT = (
+    "Omit step_size and other arguments of the dynamics if they are set, so that they are adapted"
 )
+_MEAN_REMEDY = "Use more tuning draws, or GMC or NUTS, which correct each step."
+_MEAN_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use more tuning draws, or GMC or NUTS."
 _VARIANCE_REMEDY = (
-    "Use {minibatches} or more tuning draws. If it is a scale on which other variables depend, "
-    "write these as a product with it (non-centered) if they are centered, and centered if not. "
-    "GMC and NUTS correct each step."
+    "Use GMC or NUTS, which correct each step, or more tuning draws or {minibatches}. If other "
+    "variables depend on it as a scale, change their parametrization (centered or non-centered)."
 )
+_VARIANCE_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use GMC or NUTS, or {{minibatches}}."
 
 
 class StationarityMonitor(Protocol):
@@ -337,7 +338,7 @@ def diagnose_whitened(
                 "the chain does not move, because its gradient noise is too large for any step size"
             ),
             remedy=(
-                "Discard the chain. Use a larger batch_size, more tuning draws, or GMC or NUTS."
+                "Discard the chain. Use GMC or NUTS, or a larger batch_size or more tuning draws."
             ),
             anchor="stationarity",
         )
@@ -347,7 +348,7 @@ def diagnose_whitened(
     worst = deviations[0]
     concerned = coordinate_names(_model_coordinates(stationarity, metric, deviations), names)
     if worst.kind != "mean":
-        return _diagnose_variance(worst, concerned, len(names))
+        return _diagnose_variance(worst, concerned, len(names), _VARIANCE_REMEDY)
     return Diagnosis(
         quantity="error of the mean",
         value=abs(worst.value),
@@ -393,7 +394,7 @@ def diagnose_in_model(stationarity: Stationarity, names: Sequence[str]) -> Diagn
     worst = deviations[0]
     concerned = coordinate_names(_coordinates(deviations), names)
     if worst.kind != "mean":
-        return _diagnose_variance(worst, concerned, len(names))
+        return _diagnose_variance(worst, concerned, len(names), _VARIANCE_REMEDY_IN_MODEL)
     return Diagnosis(
         quantity="mean gradient",
         value=worst.value,
@@ -403,7 +404,7 @@ def diagnose_in_model(stationarity: Stationarity, names: Sequence[str]) -> Diagn
         coordinates=concerned,
         n_coordinates=len(names),
         consequence="its mean, or that of correlated variables, is wrong",
-        remedy=_MEAN_REMEDY,
+        remedy=_MEAN_REMEDY_IN_MODEL,
         anchor="stationarity",
     )
 
@@ -434,7 +435,7 @@ def _model_coordinates(
 
 
 def _diagnose_variance(
-    worst: Deviation, concerned: tuple[str, ...], n_coordinates: int
+    worst: Deviation, concerned: tuple[str, ...], n_coordinates: int, remedy: str
 ) -> Diagnosis:
     """Diagnose the configurational temperature of a coordinate, or of all where none is named."""
     return Diagnosis(
@@ -449,6 +450,6 @@ def _diagnose_variance(
             if concerned
             else "the variances of all variables together are wrong"
         ),
-        remedy=_VARIANCE_REMEDY,
+        remedy=remedy,
         anchor="stationarity",
     )

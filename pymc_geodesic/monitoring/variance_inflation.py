@@ -73,6 +73,8 @@ class InflationMonitor(DrawMonitor):
             limit="at most ",
             number=".0%",
             consequence="the draws are wider than the posterior",
-            remedy="Use a smaller step_size or {minibatches}, or omit step_size to adapt it.",
+            remedy=(
+                "Omit step_size if it is set, so that it is adapted; otherwise use {minibatches}."
+            ),
             anchor="temperature",
         )

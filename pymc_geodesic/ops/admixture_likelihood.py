@@ -20,7 +20,7 @@ from pytensor.graph.replace import _vectorize_node
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.numba_backend import LoopOp
-from pymc_geodesic.ops.sparse_dot import positions_of
+from pymc_geodesic.ops.sparse_dot import nonzero_positions
 
 _PIECE = 2**20
 """Entries gathered at a time in the NumPy implementation."""
@@ -76,7 +76,7 @@ def _gathered(inputs: Sequence[np.ndarray]) -> Any:
     """Yield document, word, count and mixture probability of the non-zeros, piece by piece."""
     values, columns, rows, theta, by_word = inputs[:5]
     for piece in _pieces(rows, theta.shape[1]):
-        positions = positions_of(rows[piece])
+        positions = nonzero_positions(rows[piece])
         document = np.repeat(np.arange(piece.start, piece.stop), np.diff(rows[piece])[:, 0])
         word = columns[positions]
         mixture = np.einsum("ik,ik->i", theta[document], by_word[word])

@@ -35,9 +35,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 N_TERMS = 12
-"""Terms after the leading one."""
+"""Number of terms of Debye's expansion after the leading one."""
 
-RAISE = 16
+ORDER_SHIFT = 16
 """Increase of the order at which Debye's expansion is used."""
 
 MAX_KAPPA = 1e8
@@ -146,7 +146,7 @@ def bessel_functions(
     @compiled
     def log_normalizer(d: Any, kappa: Any) -> Any:
         order = 0.5 * d - 1.0
-        raised = order + RAISE
+        raised = order + ORDER_SHIFT
         radius = sqrt(raised * raised + kappa * kappa)
         inverse = 1.0 / radius
         square = (raised * inverse) * (raised * inverse)
@@ -155,7 +155,7 @@ def bessel_functions(
         ratio = 1.0 / reach - inverse * double_series(RATIO, square, inverse) / series
         # Every factor is near one, which avoids over- and underflow.
         product = reach * 0.0 + 1.0
-        for step in range(RAISE):
+        for step in range(ORDER_SHIFT):
             ratio = 1.0 / (2.0 * (raised - step) + kappa * kappa * ratio)
             product = product * (ratio * reach)
         return (
@@ -167,20 +167,20 @@ def bessel_functions(
 
     @compiled
     def mean_resultant_length(d: Any, kappa: Any) -> Any:
-        raised = 0.5 * d - 1.0 + RAISE
+        raised = 0.5 * d - 1.0 + ORDER_SHIFT
         radius = sqrt(raised * raised + kappa * kappa)
         inverse = 1.0 / radius
         square = (raised * inverse) * (raised * inverse)
         ratio = 1.0 / (radius + raised) - inverse * double_series(
             RATIO, square, inverse
         ) / double_series(FUNCTION, square, inverse)
-        for step in range(RAISE):
+        for step in range(ORDER_SHIFT):
             ratio = 1.0 / (2.0 * (raised - step) + kappa * kappa * ratio)
         return kappa * ratio
 
     @compiled
     def mean_resultant_length_slope(d: Any, kappa: Any) -> Any:
-        raised = 0.5 * d - 1.0 + RAISE
+        raised = 0.5 * d - 1.0 + ORDER_SHIFT
         radius = sqrt(raised * raised + kappa * kappa)
         inverse = 1.0 / radius
         cosine = raised * inverse
@@ -197,7 +197,7 @@ def bessel_functions(
         growth = cosine + (kappa * inverse) * (kappa * inverse) * (
             cosine * quotient + (1.0 + cosine) * quotient_slope
         ) / (1.0 - (1.0 + cosine) * quotient)
-        for step in range(RAISE):
+        for step in range(ORDER_SHIFT):
             twice_order = 2.0 * (raised - step)
             inner = kappa * kappa * ratio
             ratio = 1.0 / (twice_order + inner)

@@ -147,14 +147,14 @@ def exponent(zeta: complex, counts: Array, shares: Array, distances: Array, rest
 
 
 @compiled
-def contour(values: Array, counts: Array, pulls: Array) -> Contour:
+def contour(values: Array, counts: Array, slopes: Array) -> Contour:
     """Return nodes, weights and the integral.
 
     Parameters
     ----------
     values, counts : ndarray, shape (k,)
         Eigenvalues of A and their multiplicities.
-    pulls : ndarray, shape (k,)
+    slopes : ndarray, shape (k,)
         g, the length of b along each of them.
 
     Returns
@@ -162,7 +162,7 @@ def contour(values: Array, counts: Array, pulls: Array) -> Contour:
     Contour
         NaN if a parameter is not finite.
     """
-    squares = pulls * pulls
+    squares = slopes * slopes
     if not (np.all(np.isfinite(values)) and np.all(np.isfinite(squares))):
         nothing = np.full(1, complex(np.nan, np.nan))
         return Contour(np.nan, nothing, nothing, np.full(values.size, np.nan))
@@ -201,12 +201,12 @@ def contour(values: Array, counts: Array, pulls: Array) -> Contour:
 
 
 @compiled
-def spectral_moments(values: Array, counts: Array, pulls: Array) -> tuple[float, Array, Array]:
+def spectral_moments(values: Array, counts: Array, slopes: Array) -> tuple[float, Array, Array]:
     """Return log C and the moments along each eigenvalue.
 
     Parameters
     ----------
-    values, counts, pulls : ndarray, shape (k,)
+    values, counts, slopes : ndarray, shape (k,)
         See `contour`.
 
     Returns
@@ -217,12 +217,12 @@ def spectral_moments(values: Array, counts: Array, pulls: Array) -> tuple[float,
     second : ndarray, shape (k,)
         Mean squared length of x within each: the derivative of log C in a.
     """
-    rule = contour(values, counts, pulls)
+    rule = contour(values, counts, slopes)
     first, second = np.zeros(values.size), np.zeros(values.size)
     for node in range(rule.shifts.size):
         for i in range(values.size):
             variance = 0.5 / (rule.distances[i] + rule.shifts[node])
-            mean = pulls[i] * variance
+            mean = slopes[i] * variance
             first[i] += (rule.weights[node] * mean).real
             second[i] += (rule.weights[node] * (counts[i] * variance + mean * mean)).real
     return rule.log_integral, first, second
@@ -230,13 +230,13 @@ def spectral_moments(values: Array, counts: Array, pulls: Array) -> tuple[float,
 
 @compiled
 def spectral_covariances(
-    values: Array, counts: Array, pulls: Array, linear: Array, quadratic: Array
+    values: Array, counts: Array, slopes: Array, linear: Array, quadratic: Array
 ) -> tuple[Array, Array]:
     """Return the covariances of q = Σ (linear xᵢ + quadratic xᵢ²) with all xᵢ and xᵢ².
 
     Parameters
     ----------
-    values, counts, pulls : ndarray, shape (k,)
+    values, counts, slopes : ndarray, shape (k,)
         See `contour`.
     linear, quadratic : ndarray, shape (k,)
 
@@ -244,14 +244,14 @@ def spectral_covariances(
     -------
     with_first, with_second : ndarray, shape (k,)
     """
-    rule = contour(values, counts, pulls)
-    _, first, second = spectral_moments(values, counts, pulls)
+    rule = contour(values, counts, slopes)
+    _, first, second = spectral_moments(values, counts, slopes)
     expected = np.sum(linear * first) + np.sum(quadratic * second)
     with_first, with_second = np.zeros(values.size), np.zeros(values.size)
     for node in range(rule.shifts.size):
         weight = rule.weights[node]
         variance = 0.5 / (rule.distances + rule.shifts[node])
-        mean = pulls * variance
+        mean = slopes * variance
         square = counts * variance + mean * mean
         away = np.sum(linear * mean + quadratic * square) - expected
         moved = variance * (linear + 2.0 * quadratic * mean)
@@ -316,19 +316,19 @@ def matrix_moments(matrix: Array, vector: Array) -> tuple[float, Array, Array]:
     mean : ndarray, shape (d,)
     second : ndarray, shape (d, d)
     """
-    values, axes, pulls = eigenbasis(matrix, vector)
+    values, axes, slopes = eigenbasis(matrix, vector)
     size = values.size
-    rule = contour(values, np.ones(size), pulls)
+    rule = contour(values, np.ones(size), slopes)
     mean, second = np.zeros(size), np.zeros((size, size))
     variance = np.empty(size, dtype=np.complex128)
     for node in range(rule.shifts.size):
         weight = rule.weights[node]
         for i in range(size):
             variance[i] = 0.5 / (rule.distances[i] + rule.shifts[node])
-            mean[i] += (weight * variance[i]).real * pulls[i]
+            mean[i] += (weight * variance[i]).real * slopes[i]
             second[i, i] += (weight * variance[i]).real
             for j in range(i + 1):
-                product = (weight * variance[i] * variance[j]).real * pulls[i] * pulls[j]
+                product = (weight * variance[i] * variance[j]).real * slopes[i] * slopes[j]
                 second[i, j] += product
                 if j < i:
                     second[j, i] += product
@@ -351,9 +351,9 @@ def matrix_covariances(
     with_mean : ndarray, shape (d,)
     with_second : ndarray, shape (d, d)
     """
-    values, axes, pulls = eigenbasis(matrix, vector)
+    values, axes, slopes = eigenbasis(matrix, vector)
     size = values.size
-    rule = contour(values, np.ones(size), pulls)
+    rule = contour(values, np.ones(size), slopes)
     line = from_eigenbasis(axes.T, linear)
     form = conjugated(axes.T, 0.5 * (quadratic + quadratic.T))
     mean, expected = np.zeros(size), 0.0
@@ -363,7 +363,7 @@ def matrix_covariances(
     for node in range(rule.shifts.size):
         weight = rule.weights[node]
         variance = 0.5 / (rule.distances + rule.shifts[node])
-        center = pulls * variance
+        center = slopes * variance
         statistic = complex(0.0, 0.0)
         for i in range(size):
             mean[i] += (weight * center[i]).real
@@ -377,7 +377,7 @@ def matrix_covariances(
     with_mean, with_second = np.zeros(size), np.zeros((size, size))
     for node in range(rule.shifts.size):
         weight, variance = rule.weights[node], variances[node]
-        center = pulls * variance
+        center = slopes * variance
         away = aways[node] - expected
         moved = np.empty(size, dtype=np.complex128)
         for i in range(size):

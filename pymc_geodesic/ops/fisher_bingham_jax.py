@@ -74,8 +74,8 @@ def jax_integrals() -> JaxIntegrals:
         start = jnp.maximum(jnp.max(alone), 0.0)
         return jax.lax.while_loop(is_moving, newton, newton((start, start, 0)))[0] + gaps
 
-    def contour(values: Any, counts: Any, pulls: Any) -> Contour:
-        squares = pulls * pulls
+    def contour(values: Any, counts: Any, slopes: Any) -> Contour:
+        squares = slopes * slopes
         distances = saddle_distances(values, counts, squares)
         shares = 0.25 * squares / (distances * distances)
         gaussian = 0.5 * counts / distances
@@ -103,21 +103,21 @@ def jax_integrals() -> JaxIntegrals:
         return Contour(log_integral, shifts, -1j * terms / total, distances)
 
     @jax.custom_jvp
-    def spectral_moments(values: Any, counts: Any, pulls: Any) -> tuple[Any, Any, Any]:
-        rule = contour(values, counts, pulls)
+    def spectral_moments(values: Any, counts: Any, slopes: Any) -> tuple[Any, Any, Any]:
+        rule = contour(values, counts, slopes)
         variance = 0.5 / (rule.distances[:, None] + rule.shifts)
-        mean = pulls[:, None] * variance
+        mean = slopes[:, None] * variance
         first = (mean @ rule.weights).real
         second = ((counts[:, None] * variance + mean * mean) @ rule.weights).real
         return rule.log_integral, first, second
 
     def spectral_covariances(
-        values: Any, counts: Any, pulls: Any, linear: Any, quadratic: Any
+        values: Any, counts: Any, slopes: Any, linear: Any, quadratic: Any
     ) -> tuple[Any, Any]:
-        rule = contour(values, counts, pulls)
+        rule = contour(values, counts, slopes)
         weights = rule.weights
         variance = 0.5 / (rule.distances[:, None] + rule.shifts)
-        mean = pulls[:, None] * variance
+        mean = slopes[:, None] * variance
         square = counts[:, None] * variance + mean * mean
         first, second = (mean @ weights).real, (square @ weights).real
         expected = jnp.sum(linear * first) + jnp.sum(quadratic * second)
@@ -131,10 +131,10 @@ def jax_integrals() -> JaxIntegrals:
     @spectral_moments.defjvp
     def spectral_derivatives(primals: Any, tangents: Any) -> tuple[Any, Any]:
         moments = spectral_moments(*primals)
-        values, counts, pulls = primals
-        along_values, _, along_pulls = tangents
-        change = jnp.sum(moments[1] * along_pulls) + jnp.sum(moments[2] * along_values)
-        moved = spectral_covariances(values, counts, pulls, along_pulls, along_values)
+        values, counts, slopes = primals
+        along_values, _, along_slopes = tangents
+        change = jnp.sum(moments[1] * along_slopes) + jnp.sum(moments[2] * along_values)
+        moved = spectral_covariances(values, counts, slopes, along_slopes, along_values)
         return moments, (change, *moved)
 
     def eigenbasis(matrix: Any, vector: Any) -> tuple[Any, Any, Any]:
@@ -143,24 +143,24 @@ def jax_integrals() -> JaxIntegrals:
 
     @jax.custom_jvp
     def matrix_moments(matrix: Any, vector: Any) -> tuple[Any, Any, Any]:
-        values, axes, pulls = eigenbasis(matrix, vector)
-        rule = contour(values, jnp.ones_like(values), pulls)
+        values, axes, slopes = eigenbasis(matrix, vector)
+        rule = contour(values, jnp.ones_like(values), slopes)
         variance = 0.5 / (rule.distances[:, None] + rule.shifts)
-        center = pulls[:, None] * variance
-        spread = (variance @ rule.weights).real
-        second = jnp.diag(spread) + ((center * rule.weights) @ center.T).real
-        return rule.log_integral, axes @ (pulls * spread), axes @ second @ axes.T
+        center = slopes[:, None] * variance
+        variances = (variance @ rule.weights).real
+        second = jnp.diag(variances) + ((center * rule.weights) @ center.T).real
+        return rule.log_integral, axes @ (slopes * variances), axes @ second @ axes.T
 
     def matrix_covariances(
         matrix: Any, vector: Any, linear: Any, quadratic: Any
     ) -> tuple[Any, Any]:
-        values, axes, pulls = eigenbasis(matrix, vector)
-        rule = contour(values, jnp.ones_like(values), pulls)
+        values, axes, slopes = eigenbasis(matrix, vector)
+        rule = contour(values, jnp.ones_like(values), slopes)
         weights = rule.weights
         line = axes.T @ linear
         form = axes.T @ (0.5 * (quadratic + quadratic.T)) @ axes
         variance = 0.5 / (rule.distances[:, None] + rule.shifts)
-        center = pulls[:, None] * variance
+        center = slopes[:, None] * variance
         turned = form @ center
         statistic = line @ center + jnp.diagonal(form) @ variance
         statistic = statistic + jnp.sum(center * turned, axis=0)

@@ -2,7 +2,7 @@ r"""Ops for the normalizing constant of Fisher–Bingham distributions.
 
 Each Op returns the logarithm of the integral of :math:`e^{x^\top A x + b^\top x}` over the sphere
 together with its first derivatives, which are moments, so that a log-density and its gradient need
-one contour integral. Their derivatives in turn are covariances, computed by a second Op.
+one contour integral. The derivatives of the moments are covariances, computed by a second Op.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,7 +72,7 @@ def _ascontiguous(njit: Any) -> Callable[..., Any]:
 
 
 class SpectralIntegral(ContourOp):
-    """Logarithm of the integral, and its derivatives in pulls and values.
+    """Logarithm of the integral, and its derivatives in slopes and values.
 
     The inputs are eigenvalues, their multiplicities, and the length of b along each, as in
     `pymc_geodesic.ops.fisher_bingham_integral.contour`.
@@ -87,9 +87,9 @@ class SpectralIntegral(ContourOp):
         contiguous = _ascontiguous(njit)
 
         @njit
-        def integral(values, counts, pulls):  # type: ignore[no-untyped-def]
+        def integral(values, counts, slopes):  # type: ignore[no-untyped-def]
             number, first, second = spectral_moments(
-                contiguous(values), contiguous(counts), contiguous(pulls)
+                contiguous(values), contiguous(counts), contiguous(slopes)
             )
             return np.asarray(number), first, second
 
@@ -106,13 +106,13 @@ class SpectralIntegral(ContourOp):
         cotangents: Sequence[Variable],
     ) -> list[Variable]:
         """Return gradients from the first derivatives, which are outputs, and covariances."""
-        values, counts, pulls = inputs
+        values, counts, slopes = inputs
         number, first, second = (_connected(each) for each in cotangents)
         gradients = [number * outputs[2], number * outputs[1]] if number is not None else [0.0, 0.0]
         if first is not None or second is not None:
-            linear = pt.zeros_like(pulls) if first is None else first
+            linear = pt.zeros_like(slopes) if first is None else first
             quadratic = pt.zeros_like(values) if second is None else second
-            moved = SpectralCovariances()(values, counts, pulls, linear, quadratic)
+            moved = SpectralCovariances()(values, counts, slopes, linear, quadratic)
             gradients = [gradients[0] + moved[1], gradients[1] + moved[0]]
         return [gradients[0], DisconnectedType()(), gradients[1]]
 
@@ -129,11 +129,11 @@ class SpectralCovariances(ContourOp):
         contiguous = _ascontiguous(njit)
 
         @njit
-        def covariances(values, counts, pulls, linear, quadratic):  # type: ignore[no-untyped-def]
+        def covariances(values, counts, slopes, linear, quadratic):  # type: ignore[no-untyped-def]
             return spectral_covariances(
                 contiguous(values),
                 contiguous(counts),
-                contiguous(pulls),
+                contiguous(slopes),
                 contiguous(linear),
                 contiguous(quadratic),
             )
@@ -201,12 +201,12 @@ def _connected(cotangent: Variable) -> Variable | None:
     return None if isinstance(cotangent.type, DisconnectedType) else cotangent
 
 
-def spectral_integral(values: Any, counts: Any, pulls: Any) -> list[TensorVariable]:
+def spectral_integral(values: Any, counts: Any, slopes: Any) -> list[TensorVariable]:
     r"""Symbolic :math:`\log \int e^{\sum_i a_i |x_i|^2 + g_i \cdot x_i} dx` and its derivatives.
 
     :math:`x_i` is the part of x in the i-th of k orthogonal subspaces, of dimension
     :math:`m_i`, and :math:`|g_i|` the length of a vector in it. Twice differentiable in values and
-    pulls; error below 1e-13, relative for results above one.
+    slopes; error below 1e-13, relative for results above one.
 
     Parameters
     ----------
@@ -214,14 +214,14 @@ def spectral_integral(values: Any, counts: Any, pulls: Any) -> list[TensorVariab
         :math:`a_i`.
     counts : tensor_like, shape (..., k)
         :math:`m_i`, their sum d at least 2.
-    pulls : tensor_like, shape (..., k)
+    slopes : tensor_like, shape (..., k)
         :math:`|g_i|`.
 
     Returns
     -------
     log_integral : TensorVariable, shape (...)
     first, second : TensorVariable, shape (..., k)
-        Mean of x along each pull, and mean squared length of each part.
+        Mean of x along each :math:`g_i`, and mean squared length of each part.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def spectral_integral(values: Any, counts: Any, pulls: Any) -> list[TensorVariab
     >>> float(area.eval(mode="FAST_COMPILE") / (4 * np.pi))
     1.000...
     """
-    return Blockwise(SpectralIntegral())(*_floats(values, counts, pulls))
+    return Blockwise(SpectralIntegral())(*_floats(values, counts, slopes))
 
 
 def matrix_integral(matrix: Any, vector: Any) -> list[TensorVariable]:

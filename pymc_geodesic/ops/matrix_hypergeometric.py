@@ -74,7 +74,7 @@ MAX_ROWS = 3
 
 
 def line_nodes(
-    power: Any, pull: TensorVariable, density: tuple[int, float], degree: int = 1
+    power: Any, coefficient: TensorVariable, density: tuple[int, float], degree: int = 1
 ) -> tuple[TensorVariable, TensorVariable]:
     r"""Place nodes for :math:`\operatorname{sech}^m(x) \exp(c \operatorname{sech}^k x)` on x > 0.
 
@@ -82,7 +82,7 @@ def line_nodes(
     ----------
     power : int or scalar TensorVariable
         m, at least 1.
-    pull : TensorVariable, shape (...)
+    coefficient : TensorVariable, shape (...)
         c, at least 0.
     density : tuple of int and float
         Number of nodes, and drop of the logarithm of the integrand at the last node.
@@ -114,11 +114,13 @@ def line_nodes(
     """
     count, drop = density
     power = pt.as_tensor(power).astype("float64")
-    fallen = pt.zeros_like(pull)  # log cosh x at the last node, by Newton from below
+    log_cosh = pt.zeros_like(coefficient)  # log cosh x at the last node, by Newton from below
     for _ in range(NEWTON_STEPS):
-        left = pull * pt.exp(-degree * fallen)
-        fallen = fallen + (drop - power * fallen - pull + left) / (power + degree * left)
-    last = fallen + pt.log1p(pt.sqrt(-pt.expm1(-2.0 * fallen)))
+        left = coefficient * pt.exp(-degree * log_cosh)
+        log_cosh = log_cosh + (drop - power * log_cosh - coefficient + left) / (
+            power + degree * left
+        )
+    last = log_cosh + pt.log1p(pt.sqrt(-pt.expm1(-2.0 * log_cosh)))
     scale = disconnected_grad(last)[..., None] / np.sinh(REACH)
     v = REACH * (np.arange(count) + 0.5) / count
     x = scale * np.sinh(v)

@@ -20,10 +20,10 @@ from scipy import sparse
 
 from pymc_geodesic.ops.numba_backend import LoopOp
 
-_NOT_FROM = "The non-zeros are data; only products with them are differentiated"
+_NOT_DIFFERENTIABLE = "The non-zeros are data; only products with them are differentiated"
 
 
-def positions_of(rows: np.ndarray) -> np.ndarray:
+def nonzero_positions(rows: np.ndarray) -> np.ndarray:
     """Return the positions of all non-zeros of some rows, in the order of the rows.
 
     Parameters
@@ -38,8 +38,8 @@ def positions_of(rows: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.ops.sparse_dot import positions_of
-    >>> positions_of(np.array([[5, 7], [2, 2], [0, 3]]))
+    >>> from pymc_geodesic.ops.sparse_dot import nonzero_positions
+    >>> nonzero_positions(np.array([[5, 7], [2, 2], [0, 3]]))
     array([5, 6, 0, 1, 2])
     """
     lengths = rows[:, 1] - rows[:, 0]
@@ -76,7 +76,7 @@ def in_order(
     >>> rows.tolist()
     [[0, 1], [1, 3], [0, 1]]
     """
-    positions = positions_of(rows[:n_rows])
+    positions = nonzero_positions(rows[:n_rows])
     ends = np.cumsum(rows[:n_rows, 1] - rows[:n_rows, 0])
     moved = np.empty_like(rows)
     moved[:n_rows, 1] = ends
@@ -94,7 +94,7 @@ def _as_matrix(
         part = slice(rows[0, 0], rows[-1, 1])
         starts = np.append(rows[:, 0], rows[-1, 1]) - rows[0, 0]
         return sparse.csr_array((values[part], columns[part], starts), shape=(len(rows), width))
-    positions = positions_of(rows)
+    positions = nonzero_positions(rows)
     starts = np.concatenate([[0], np.cumsum(rows[:, 1] - rows[:, 0])])
     return sparse.csr_array(
         (values[positions], columns[positions], starts), shape=(len(rows), width)
@@ -155,7 +155,7 @@ class _Product(LoopOp, Op):
         values, columns, rows, other = inputs
         transposed = self._transposed()
         return [
-            grad_not_implemented(self, 0, values, _NOT_FROM),
+            grad_not_implemented(self, 0, values, _NOT_DIFFERENTIABLE),
             DisconnectedType()(),
             DisconnectedType()(),
             grad_not_implemented(self, 3, other, "Squares of values are not differentiated")

@@ -185,7 +185,7 @@ _FIRST_ROWS = 64
 """Initial capacity of a buffer; it doubles when it is full."""
 
 
-def column_of(entries: Sequence[Any]) -> Any:
+def stack_column(entries: Sequence[Any]) -> Any:
     """Array of the entries if they have the same kind and shape, otherwise a list."""
     try:
         arrays = [np.asarray(entry) for entry in entries]
@@ -330,7 +330,7 @@ def _sparse(column: Mapping[int, Any], n: int) -> Any:
     """Dense column if all draws have an entry, otherwise a sparse one."""
     some = {row: entry for row, entry in column.items() if row < n}
     if some and len(some) == n:
-        return column_of([some[row] for row in range(n)])
+        return stack_column([some[row] for row in range(n)])
     return {"n": n, "some": some}
 
 

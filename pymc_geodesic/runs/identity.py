@@ -61,7 +61,7 @@ def _held_arrays(density: Variable, model: pm.Model) -> list[Any]:
     return [each for each in held if isinstance(each, np.ndarray) or hasattr(each, "tocsr")]
 
 
-def identity_of(model: pm.Model) -> dict[str, Any]:
+def compute_identity(model: pm.Model) -> dict[str, Any]:
     """Digests of a model and its data, and the versions of packages, as strings by name."""
     variables = {
         value.name: f"{value.dtype} of shape {np.shape(start)}"
@@ -77,14 +77,14 @@ def identity_of(model: pm.Model) -> dict[str, Any]:
     return {
         "variable": variables,
         "data": _data(model),
-        "law of": distributions,
+        "distribution of": distributions,
         "log-density": {"of the model": _density(model)},
         "version of": {name: version(name) for name in VERSIONED},
     }
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any], kinds: list[str]) -> list[str]:
-    """Differences of two identities, in words; ``law of`` is a key of the file format."""
+    """Describe the differences of two identities."""
     found = []
     for kind in kinds:
         for name in [*old[kind], *(set(new[kind]) - set(old[kind]))]:
@@ -93,8 +93,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any], kinds: list[str]) -> 
                 continue
             if kind in ("data", "log-density"):
                 was, now = was and "other values", now and "these"
-            title = "distribution of" if kind == "law of" else kind
-            found.append(f"{title} {name!r}: {was or 'nothing'} in the run, {now or 'nothing'} now")
+            found.append(f"{kind} {name!r}: {was or 'nothing'} in the run, {now or 'nothing'} now")
     return found
 
 

@@ -67,14 +67,14 @@ def raise_if_terminated() -> None:
         raise SystemExit(TERMINATED)
 
 
-def how_to_resume(path: Path) -> str:
+def resume_instruction(path: Path) -> str:
     """Sentence with the call that resumes a run."""
     return f"Resume with pymc_geodesic.resume({str(path)!r}, model)"
 
 
 def add_resume_note(error: BaseException, path: Path) -> None:
-    """Add a note to an exception, once, that tells where the draws are and how to resume."""
-    note = f"The draws so far are kept in {path}. {how_to_resume(path)}"
+    """Add a note to an exception, once, that states where the draws are and how to resume."""
+    note = f"The draws so far are kept in {path}. {resume_instruction(path)}"
     if note not in getattr(error, "__notes__", []):
         error.add_note(note)
 
@@ -106,7 +106,7 @@ def exit_on_sigterm(trace: Any, path: Path) -> Callable[[], None]:
             os.kill(os.getpid(), number)
             return
         _SIGTERM_RECEIVED.set()
-        os.write(2, f"Stopped by SIGTERM; draws are kept. {how_to_resume(path)}\n".encode())
+        os.write(2, f"Stopped by SIGTERM; draws are kept. {resume_instruction(path)}\n".encode())
         raise SystemExit(TERMINATED)
 
     def restore() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pymc as pm
 from xarray import DataTree
 
-from pymc_geodesic.runs.identity import AUTOMATIC, build_step, check_identity, identity_of
+from pymc_geodesic.runs.identity import AUTOMATIC, build_step, check_identity, compute_identity
 from pymc_geodesic.runs.reading import RunFiles, data_tree
 from pymc_geodesic.runs.trace import CheckpointTrace
 
@@ -88,7 +88,7 @@ def resume(
     run = RunFiles(Path(path))
     if taken := [name for name in _FIXED if name in kwargs]:
         raise TypeError(f"resume takes no {', '.join(taken)}: the run determines them")
-    check_identity(run.key["identity"], identity_of(model), any_version=any_version)
+    check_identity(run.key["identity"], compute_identity(model), any_version=any_version)
     tune, chains = run.key["tune"], run.key["chains"]
     draws = run.key["draws"] if draws is None else int(draws)
     counts = [run.chain(chain).read(warn=False).n for chain in range(chains)]

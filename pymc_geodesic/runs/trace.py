@@ -15,12 +15,12 @@ import pymc as pm
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.runs.chain_files import DrawBuffer
 from pymc_geodesic.runs.chain_trace import ChainTrace, CheckpointSchedule, PointEvaluator, Replay
-from pymc_geodesic.runs.identity import identity_of, serialize_step, step_differences
+from pymc_geodesic.runs.identity import compute_identity, serialize_step, step_differences
 from pymc_geodesic.runs.process_control import (
     acquire_lock,
     exit_on_sigterm,
-    how_to_resume,
     release_lock,
+    resume_instruction,
 )
 from pymc_geodesic.runs.pymc_backend import (
     ZarrTraceBase,
@@ -137,7 +137,7 @@ class CheckpointTrace(ZarrTraceBase):
             "stats": [{name: kind.str for name, kind in stats.items()} for stats in kinds],
             "step": serialize_step(step),
             "step_before": step.sampling_state,
-            "identity": identity_of(self.model),
+            "identity": compute_identity(self.model),
             "labels": _labels(self.model),
         }
         replays: list[Replay | None] = [None] * chains
@@ -207,7 +207,7 @@ class CheckpointTrace(ZarrTraceBase):
         if done < asked:
             message = (
                 f"the run was stopped after {done} of {asked} draws, tuning included; all are "
-                f"kept. {how_to_resume(self.path)}"
+                f"kept. {resume_instruction(self.path)}"
             )
             warnings.warn(see(message, "stopped-run"), stacklevel=2)
         return data_tree(self.run, model=self.model, save_warmup=save_warmup)

@@ -17,9 +17,9 @@ _ITEM = 8
 
 
 def _external(name: str, letters: int) -> Any:
-    """BLAS routine that is called by its symbol, so that machine code contains no address.
+    """Create an intrinsic that calls a BLAS routine by its symbol, without an address in the code.
 
-    Characters, integers and numbers are passed by value, arrays as pointers.
+    Characters, integers and floats are passed by value, arrays as pointers.
     """
 
     @intrinsic
@@ -35,9 +35,9 @@ def _external(name: str, letters: int) -> Any:
                     width = 8 if i < letters else 32
                     value = builder.trunc(value, ir.IntType(width))
                 with builder.goto_entry_block():
-                    place = builder.alloca(value.type)
-                builder.store(value, place)
-                pointers.append(place)
+                    slot = builder.alloca(value.type)
+                builder.store(value, slot)
+                pointers.append(slot)
             function_type = ir.FunctionType(ir.VoidType(), [p.type for p in pointers])
             module = builder.module
             function = module.globals.get(name) or ir.Function(module, function_type, name)
@@ -54,7 +54,7 @@ binding.add_symbol(_GEMM, get_cython_function_address("scipy.linalg.cython_blas"
 binding.add_symbol(_GEMV, get_cython_function_address("scipy.linalg.cython_blas", "dgemv"))
 _gemm = _external(_GEMM, 2)
 _gemv = _external(_GEMV, 1)
-_PLAIN, _TURNED = ord("N"), ord("T")
+_PLAIN, _TRANSPOSED = ord("N"), ord("T")
 
 
 @intrinsic
@@ -66,7 +66,7 @@ def _pointer(typing_context, array):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def _moved(typing_context, pointer, items):  # type: ignore[no-untyped-def]
+def _offset(typing_context, pointer, items):  # type: ignore[no-untyped-def]
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         return builder.gep(arguments[0], [arguments[1]])
 
@@ -79,7 +79,7 @@ def _contiguous(matrix: Any, rows: int, columns: int, down: int, across: int) ->
     copy = np.empty((rows, columns))
     for i in range(rows):
         for j in range(columns):
-            copy[i, j] = carray(_moved(matrix, i * down + j * across), (1,))[0]
+            copy[i, j] = carray(_offset(matrix, i * down + j * across), (1,))[0]
     return copy
 
 
@@ -126,7 +126,7 @@ def _multiply(
         # y = A b: `_layout` decides whether BLAS reads Aᵀ or A.
         step = right_down if inner > 1 else 1
         if left_by_rows:
-            _gemv((_TURNED, inner, rows, 1.0, left, left_step, right, step, 0.0, result, 1))
+            _gemv((_TRANSPOSED, inner, rows, 1.0, left, left_step, right, step, 0.0, result, 1))
         else:
             _gemv((_PLAIN, rows, inner, 1.0, left, left_step, right, step, 0.0, result, 1))
     elif rows == 1:
@@ -134,10 +134,10 @@ def _multiply(
         if right_by_rows:
             _gemv((_PLAIN, columns, inner, 1.0, right, right_step, left, step, 0.0, result, 1))
         else:
-            _gemv((_TURNED, inner, columns, 1.0, right, right_step, left, step, 0.0, result, 1))
+            _gemv((_TRANSPOSED, inner, columns, 1.0, right, right_step, left, step, 0.0, result, 1))
     else:
         _gemm((
-            _PLAIN if right_by_rows else _TURNED, _PLAIN if left_by_rows else _TURNED,
+            _PLAIN if right_by_rows else _TRANSPOSED, _PLAIN if left_by_rows else _TRANSPOSED,
             columns, rows, inner, 1.0, right, right_step, left, left_step, 0.0, result, columns,
         ))  # fmt: skip
     return float(left_copy.size + right_copy.size) * 0.0
@@ -158,7 +158,7 @@ def multiply(left: np.ndarray, right: np.ndarray, result: np.ndarray) -> None:
     Parameters
     ----------
     left, right : array of float64, shape (rows, inner) and (inner, columns)
-        With any strides; matrices that BLAS cannot read are copied.
+        Matrices with any strides; they are copied if BLAS cannot read them.
     result : C-contiguous array of float64, shape (rows, columns)
     """
     _multiply_by_address(

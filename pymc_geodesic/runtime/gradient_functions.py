@@ -1,7 +1,7 @@
-"""Gradient functions: compiled or Python functions that kernels call by address.
+"""Gradient functions, compiled or Python functions that kernels call by address.
 
-Kernels are compiled once for all models, because they call the log-density through the address of
-a C function,
+Kernels are compiled once for all models, because they call the log-density by the address of a C
+function,
 
     ``value = logp_grad(position, minibatch, context, output)``
 
@@ -144,12 +144,14 @@ def evaluate(
 def native_function(
     function: Callable[..., float], size: int, output_size: int | None = None, n_context: int = 0
 ) -> GradientFunction:
-    """Gradient function from a Numba function ``(position, minibatch, context, output) -> float``.
+    """Create a gradient function from a Numba function.
+
+    Its signature is ``(position, minibatch, context, output) -> float``.
 
     Parameters
     ----------
     function : numba dispatcher
-        Writes the gradient, shape ``(output_size,)``, into ``output``.
+        Function that writes the gradient, shape ``(output_size,)``, to ``output``.
     size : int
         Length of ``position``.
     output_size : int, optional
@@ -172,10 +174,11 @@ def native_function(
 
 
 def python_function(function: Callable[[Any, int, Any, Any], float]) -> GradientFunction:
-    """Gradient function from a Python function ``(position, minibatch, context, output) -> float``.
+    """Create a gradient function from a Python function.
 
-    Compiled kernels call Python once per inner step, so that gradients of any PyTensor backend run
-    in the same loop as native ones. The function receives pointers, which
+    Its signature is ``(position, minibatch, context, output) -> float``. Compiled kernels call
+    Python once per inner step, so that gradients of any PyTensor backend run in the same loop as
+    native ones. The function receives pointers, which
     `numpy.ctypeslib.as_array` converts to arrays. An exception is stored in
     `GradientFunction.error`; the output then still starts with the NaN that `evaluate` wrote.
     """

@@ -76,7 +76,7 @@ def warn_not_converged(name: str, max_passes: int, gain: float, unit: str) -> No
     Parameters
     ----------
     name : str
-        The function.
+        Name of the function.
     max_passes : int
     gain : float
         Improvement of the last pass; infinite if there was only one.
@@ -85,8 +85,8 @@ def warn_not_converged(name: str, max_passes: int, gain: float, unit: str) -> No
     """
     last = f": the last pass still {unit.format(gain)}" if math.isfinite(gain) else ""
     warnings.warn(
-        f"{name} ended after max_passes={max_passes} without having converged{last}. Give it more "
-        "passes; what it returns is the best so far",
+        f"{name} did not converge within max_passes={max_passes}{last}. Increase max_passes; the "
+        "best fit so far is returned",
         ConvergenceWarning,
         stacklevel=3,
     )

@@ -3,8 +3,8 @@
 A *kernel* is a compiled function of few arguments, most of them named tuples of arrays. When Python
 passes a tuple to a compiled function, Numba inspects the names and types of its elements, which
 takes 0.4 µs, as long as an inner step of a small model. Kernels declare the types of their
-arguments in annotations, so that `Kernel.call` skips the inspection: with five tuples it is faster
-than passing their elements one by one.
+arguments in annotations, so that `Kernel.call` skips the inspection; with five tuples this is
+faster than passing their elements separately.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import inspect
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain, count
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
 from typing import (
     Annotated,
     Any,
@@ -41,8 +43,8 @@ from numba.extending import intrinsic
 FAST_MATH = {"contract", "reassoc", "nsz"}
 """Floating-point optimizations that the compiler may use.
 
-Sums may be reordered (so that they vectorize), products and sums fused, and the sign of a zero
-ignored. NaN and infinity keep their meaning: kernels detect divergences by them.
+Sums may be reordered (so that they vectorize), products and sums fused, and the sign of zero
+ignored. NaN and infinity are preserved, since kernels detect divergences by them.
 """
 
 
@@ -55,7 +57,7 @@ _SYMBOLIC = re.compile(rb"^(?:from|import) (?:pymc|pytensor)\b", re.MULTILINE)
 
 
 def source_stamp(module: Path) -> str:
-    """Fingerprint of a module and of all modules of the package that its compiled code may inline.
+    """Compute a hash of a module and of all modules whose functions its compiled code may inline.
 
     Parameters
     ----------
@@ -65,9 +67,9 @@ def source_stamp(module: Path) -> str:
     Returns
     -------
     str
-        Changes when the text of the module does, or that of a module that is named in it or, in
-        turn, in one of these: of those that compile functions, and of plain numerics, whose
-        functions and constants are compiled elsewhere. Modules that build graphs do neither.
+        Hash of the text of the module and, recursively, of the modules named in it that compile
+        functions, or whose functions and constants may be compiled. Modules that build graphs are
+        excluded.
 
     Examples
     --------
@@ -100,7 +102,7 @@ class _Source(NamedTuple):
 
 
 def _version(path: str) -> tuple[int, int]:
-    """Modification time and size of a file; (0, 0) if it does not exist."""
+    """Return modification time and size of a file; (0, 0) if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -110,7 +112,7 @@ def _version(path: str) -> tuple[int, int]:
 
 @cache
 def _source(path: str, *version: int) -> _Source:
-    """Read a module once; stamps of a hundred functions use the same files."""
+    """Read a module once, since the stamps of many functions use the same files."""
     text = Path(path).read_bytes() if any(version) else b""
     named = (_file_of(name) for name in set(_MODULE_NAME.findall(text)))
     may_be_inlined = (
@@ -122,9 +124,9 @@ def _source(path: str, *version: int) -> _Source:
 
 
 def _file_of(name: bytes) -> str:
-    """File of ``pymc_geodesic<name>``; a path that does not exist if it is not a module."""
-    place = _PACKAGE.joinpath(*name.decode().split(".")[1:])
-    return os.fspath(place / "__init__.py" if place.is_dir() else place.with_suffix(".py"))
+    """Return the file of ``pymc_geodesic<name>``, which does not exist if it is not a module."""
+    path = _PACKAGE.joinpath(*name.decode().split(".")[1:])
+    return os.fspath(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))
 
 
 @overload
@@ -140,7 +142,7 @@ def compiled[Function: Callable[..., Any]](
 def compiled(function: Any = None, /, **options: Any) -> Any:
     """Compile a function with Numba at its first call, and cache the result on disk.
 
-    The compiled code does not hold the interpreter lock, divides by zero as NumPy does, and uses
+    The compiled code releases the interpreter lock, divides by zero like NumPy, and uses
     `FAST_MATH`. Use it like `numba.njit`, as ``@compiled`` or ``@compiled(inline="always")``.
 
     Parameters
@@ -173,8 +175,8 @@ def compiled(function: Any = None, /, **options: Any) -> Any:
         "no_cfunc_wrapper": True,
     }
     dispatcher = numba.njit(function, **(defaults | options))
-    # Numba's cache compares only the file of the function itself, and would keep using old code of
-    # the functions that it calls after their files have changed.
+    # Numba's cache only checks the file of the function itself, and would use outdated code of the
+    # called functions after their files have changed.
     file = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
     if file is not None:
         file._source_stamp = source_stamp(Path(function.__code__.co_filename))
@@ -197,9 +199,9 @@ def machine_address(function: Any, signature: Any) -> int:
     Parameters
     ----------
     function : function of `compiled_for_c`
-        Must stay alive while the address is in use.
+        Function, which must not be garbage-collected while the address is in use.
     signature : numba signature
-        Of numbers and pointers.
+        Signature of numbers and pointers.
 
     Returns
     -------
@@ -219,9 +221,9 @@ define_intrinsic: Any = intrinsic
 def borrow(_context: Any, value: Any) -> tuple[Any, Callable[..., Any]]:
     """Use an array in compiled code without reference counting.
 
-    The atomic reference count costs some 10 ns per array and function, as much as a geodesic step
-    of a small variable. A borrowed array has no count, so it must not outlive the original array:
-    borrow arguments of a function, and do not return borrowed arrays.
+    The atomic reference count takes about 10 ns per array and function, as long as a geodesic step
+    of a small variable. A borrowed array has no count and must not outlive the original array:
+    borrow only arguments of a function, and do not return borrowed arrays.
 
     Parameters
     ----------
@@ -256,8 +258,8 @@ def _borrowed(context: Any, builder: Any, kind: Any, value: Any) -> Any:
 def copy_numbers(_context: Any, source: Any, target: Any) -> tuple[Any, Callable[..., Any]]:
     """Copy all elements of a vector to the beginning of another, in compiled code.
 
-    Assignment to a slice does the same, but its error message for different shapes takes longer to
-    compile than a sampler; a loop is compiled to several versions. Lengths are not checked.
+    Slice assignment does the same, but its error message for different shapes takes longer to
+    compile than a sampler, and a loop is compiled in several versions. Lengths are not checked.
 
     Parameters
     ----------
@@ -344,7 +346,7 @@ def kernel[**Arguments, Result](
 
 
 def part[Function: Callable[..., Any]](function: Function) -> Function:
-    """Decorate a part of a kernel, which is inlined and can be called by compiled code only.
+    """Decorate a part of a kernel, which is inlined and can only be called by compiled code.
 
     A wrapper for calls from Python would often take longer to compile than the part itself.
 
@@ -355,7 +357,7 @@ def part[Function: Callable[..., Any]](function: Function) -> Function:
     Returns
     -------
     compiled function
-        With an attribute ``is_part``.
+        Function with an attribute ``is_part``.
     """
     made: Any = compiled(no_cpython_wrapper=True, forceinline=True)(function)
     made.is_part = True
@@ -363,7 +365,7 @@ def part[Function: Callable[..., Any]](function: Function) -> Function:
 
 
 def signature_of(kernel: Any) -> tuple[Any, ...]:
-    """Argument types of a kernel, from its annotations.
+    """Return the argument types of a kernel, from its annotations.
 
     Parameters
     ----------
@@ -384,7 +386,7 @@ def signature_of(kernel: Any) -> tuple[Any, ...]:
 
 
 def _native(annotation: Any) -> Any:
-    """Numba type of an annotation."""
+    """Return the Numba type of an annotation."""
     if annotation is int:
         return int64
     if annotation is float:
@@ -399,53 +401,73 @@ def _native(annotation: Any) -> Any:
         return types.BaseTuple.from_types(
             [_native(hints[name]) for name in resolved._fields], resolved
         )
-    raise TypeError(f"a kernel cannot take an argument of type {annotation!r}")
+    raise TypeError(
+        f"{annotation!r} is not a supported annotation of kernel arguments. Use int, float, bool, "
+        "array types of this module, or named tuples of them"
+    )
 
 
-NOTICE_AFTER = 2.0
-"""Seconds after which the message is logged; loading cached code takes less."""
+NOTICES_AFTER = (2.0, 10.0, 30.0, 60.0)
+"""Seconds of a stage after which it is reported, and every minute from then on. Loading cached code
+takes less than the first of them."""
 
-COMPILING = (
-    "Compiling for this model: some 10 s of processor time the first time, up to a minute with "
-    "local variables. Later runs read it from disk."
+FIRST_NOTICE = (
+    "The first compilation for a model takes 10 to 60 s of processor time; later runs load it from "
+    "disk."
 )
+"""Log message of a long compilation."""
 
 
 class _OneTimeNotice:
-    """Message that is logged once per process."""
+    """Sentence that is added to the first message of a process."""
 
     def __init__(self) -> None:
         self.is_logged = False
 
-    def log(self) -> None:
-        if not self.is_logged:
-            self.is_logged = True
-            logging.getLogger("pymc").info(COMPILING)
+    def take(self) -> str:
+        """Return the sentence the first time, and an empty string from then on."""
+        text = "" if self.is_logged else f". {FIRST_NOTICE}"
+        self.is_logged = True
+        return text
 
 
 _NOTICE = _OneTimeNotice()
 
 
+def _report_until(is_done: Event, stage: str, after: Sequence[float]) -> None:
+    """Log a stage with the seconds so far, until it is done."""
+    begin = time.perf_counter()
+    for seconds in chain(after, count(after[-1] + 60.0, 60.0)):
+        if is_done.wait(max(begin + seconds - time.perf_counter(), 0.0)):
+            return
+        elapsed = time.perf_counter() - begin
+        message = f"Compiling {stage}, {elapsed:.0f} s so far{_NOTICE.take()}"
+        logging.getLogger("pymc").info(message)
+
+
 @contextmanager
-def report_long_compilation(seconds: float = NOTICE_AFTER) -> Iterator[None]:
-    """Log that the model is being compiled, if the block takes longer than this.
+def report_long_compilation(stage: str, after: Sequence[float] = NOTICES_AFTER) -> Iterator[None]:
+    """Log the stage of a compilation and the seconds so far, if the block takes long.
 
     Parameters
     ----------
-    seconds : float
+    stage : str
+        What is compiled, such as ``"the gradient"``.
+    after : sequence of float
+        Seconds after which a message is logged.
 
     Examples
     --------
     >>> from pymc_geodesic.runtime.jit import report_long_compilation
-    >>> with report_long_compilation():
+    >>> with report_long_compilation("the gradient"):
     ...     2 + 2
     4
     """
-    timer = Timer(seconds, _NOTICE.log)
-    timer.daemon = True
-    timer.start()
+    is_done = Event()
+    reporter = Thread(target=_report_until, args=(is_done, stage, after), daemon=True)
+    reporter.start()
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()  # no thread is left where chains fork
+        is_done.set()
+        reporter.join()  # no thread is left where chains fork

@@ -1,9 +1,9 @@
 """Lazily compiled functions, which compiled code calls by address.
 
-A kernel that supports all manifolds would otherwise compile all of them for every model. A lazy
-function is a memory cell that holds an address: initially that of a stub that compiles the
-function, stores its address in the cell, and calls it. Machine code refers to the cell by a symbol,
-so that it can be cached on disk and used by later processes.
+Without them a kernel that supports all manifolds would compile the functions of all manifolds for
+every model. A lazy function is a memory cell with an address: initially that of a stub that
+compiles the function, stores its address in the cell, and calls it. Machine code refers to the cell
+by a symbol, so that it can be cached on disk and used by later processes.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class LazyFunction:
     Parameters
     ----------
     function : callable
-        Its arguments are numbers and pointers, the first one a pointer; it returns a float.
+        Function of numbers and pointers, the first argument a pointer, that returns a float.
     signature : numba signature
-        Of float64, int64 and `VECTOR`.
+        Signature with the types float64, int64 and `VECTOR`.
 
     Attributes
     ----------
     call : intrinsic
-        For compiled code, which passes one tuple of all arguments.
+        Function for compiled code, which passes a tuple of all arguments.
     is_compiled : bool
         Whether the function has been compiled.
     """
@@ -98,7 +98,7 @@ def lazy(signature: Any) -> Callable[[Callable[..., float]], LazyFunction]:
 
 
 def _call_through(name: str, signature: Any) -> Any:
-    """Make the intrinsic that calls the function whose address is in the cell of this name."""
+    """Create the intrinsic that calls the function whose address is in the cell of this name."""
 
     @intrinsic
     def call(typing_context, packed):  # type: ignore[no-untyped-def]

@@ -8,7 +8,7 @@ import numpy as np
 
 
 def missing_message(
-    subject: str, place: str = "", remedy: str = "drop these rows or impute them"
+    subject: str, where: str = "", remedy: str = "drop these rows or impute them"
 ) -> str:
     """Error message for missing values.
 
@@ -18,13 +18,13 @@ def missing_message(
     >>> missing_message("X has", " in row 3")
     'X has missing values (NaN or masked) in row 3: drop these rows or impute them'
     """
-    return f"{subject} missing values (NaN or masked){place}: {remedy}"
+    return f"{subject} missing values (NaN or masked){where}: {remedy}"
 
 
 def check_missing(name: str, values: Any) -> None:
-    """Validate that an array has no missing and no infinite values.
+    """Check that an array has no missing and no infinite values.
 
-    NumPy uses the numbers behind a mask as data.
+    Masked values are missing, although NumPy functions may use the values behind the mask.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def check_missing(name: str, values: Any) -> None:
     Raises
     ------
     ValueError
-        If it has; the message names the argument.
+        If it has missing or infinite values; the message names the argument.
 
     Examples
     --------
@@ -55,4 +55,4 @@ def check_missing(name: str, values: Any) -> None:
         return
     if np.isnan(numbers).any():
         raise ValueError(missing_message(f"{name} has"))
-    raise ValueError(f"{name} has infinite values: drop these rows, or give finite numbers")
+    raise ValueError(f"{name} has infinite values: drop these rows, or use finite values")

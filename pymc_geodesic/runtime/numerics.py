@@ -1,7 +1,7 @@
-r"""Elementary and special functions for compiled code, which Numba lacks or compiles to slow code.
+r"""Elementary and special functions for compiled code that Numba lacks or compiles to slow code.
 
 :math:`\exp` without branches, so that the compiler vectorizes loops; the first two derivatives of
-:math:`\log \Gamma`; a partition of indices and a test for finite vectors.
+:math:`\log \Gamma`; a partition of indices, and a test for finite vectors.
 """
 
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from pymc_geodesic.runtime.jit import borrow, compiled
 
 CHUNK = 512
-"""Elements that loops process at a time, few enough for the cache of the processor."""
+"""Number of elements that loops process at a time, small enough for the processor cache."""
 
 
 @compiled(inline="always")
@@ -49,9 +49,9 @@ def exponential(x: float) -> float:
 
 @compiled(inline="always")
 def partition(numbers: np.ndarray, bound: float, indices: np.ndarray) -> int:
-    """Write the indices of numbers below a bound, then those of the others; count the former.
+    """Partition indices into those of numbers below a bound and the others; count the former.
 
-    NaN counts as above the bound. `indices` needs one element more than `numbers`.
+    NaN counts as above the bound. `indices` must have one element more than `numbers`.
     """
     n = numbers.size
     below = 0
@@ -92,8 +92,8 @@ def all_finite(numbers: np.ndarray) -> bool:
 
 
 _ASYMPTOTIC_FROM = 8.0
-"""Argument from which asymptotic series are used; smaller ones are shifted by the recurrence
-ψ(x) = ψ(x + 1) − 1/x. The first omitted term is below 10⁻¹³ there."""
+"""Smallest argument of the asymptotic series, whose first omitted term is then below 10⁻¹³. Smaller
+arguments are shifted by the recurrence ψ(x) = ψ(x + 1) − 1/x."""
 
 
 @compiled

@@ -1,15 +1,15 @@
-"""Counter-based random streams for compiled kernels, with a state of sixteen bytes.
+"""Counter-based random streams for compiled kernels, with a state of 16 bytes.
 
 A stream is a ``uint64`` array ``(key, counter)``. The n-th random word of a stream is a pure
-function of the two, the five-round *Squares* hash of [1]_, so a stream can be copied, stored,
-compared and split, and words of a loop over counters do not depend on each other, so that the
-compiler vectorizes it. Drawing advances the counter in place.
+function of key and counter, the five-round *Squares* hash of [1]_, so that streams can be copied,
+stored, compared and split, and loops over counters have no dependence between iterations and are
+vectorized by the compiler. Drawing advances the counter in place.
 
 Normal variates come from the Box–Muller map [2]_ with polynomials for the logarithm, the sine and
 the cosine (near-minimax, absolute error below 1e-17 before rounding).
 
-A *tape* is a stream of given normal variates, which only `fill_normal` supports: coupled chains use
-the same numbers.
+A *tape* is a stream of predefined normal variates, which only `fill_normal` supports, for coupled
+chains with common random numbers.
 
 References
 ----------
@@ -38,13 +38,13 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @define_intrinsic
 def _float_of(_context: Any, bits: Any) -> tuple[Any, Callable[..., Any]]:
-    """Float with these bits; ``view`` does the same, but takes longer to compile."""
+    """Convert bits to a float; ``view`` does the same, but takes longer to compile."""
     return types.float64(types.uint64), _reinterpret(ir.DoubleType())
 
 
 @define_intrinsic
 def _bits_of(_context: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
-    """Bits of a float."""
+    """Convert a float to its bits."""
     return types.uint64(types.float64), _reinterpret(ir.IntType(64))
 
 
@@ -57,7 +57,7 @@ def _reinterpret(kind: Any) -> Callable[..., Any]:
 
 @part
 def _word(key: np.uint64, counter: np.uint64) -> np.uint64:
-    """Random 64-bit word number ``counter`` of stream ``key``: Squares, five rounds."""
+    """Compute the 64-bit word number ``counter`` of stream ``key``: Squares, five rounds."""
     y = counter * key
     z = y + key
     x = y * y + y
@@ -73,18 +73,18 @@ def _word(key: np.uint64, counter: np.uint64) -> np.uint64:
 
 @part
 def _open_unit(word: np.uint64) -> float:
-    """Uniform on the 2⁵² midpoints (k + ½)·2⁻⁵² of (0, 1): never 0, never 1."""
-    # Setting the exponent bits is the one integer-to-float conversion every processor vectorises.
+    """Convert a word to a uniform variate on the 2⁵² midpoints (k + ½)·2⁻⁵² of (0, 1)."""
+    # All processors vectorize this integer-to-float conversion, which sets the exponent bits.
     return _float_of((word >> np.uint64(12)) | ONE_BITS) - ALMOST_ONE
 
 
 @part
 def _log(u: float) -> float:
-    """Logarithm of a normal positive number: u = 2ᵏ m, log m = 2 artanh((m − 1)/(m + 1))."""
+    """Compute the logarithm of a positive number: u = 2ᵏ m, log m = 2 artanh((m − 1)/(m + 1))."""
     bits = np.int64(_bits_of(u))
     exponent = (bits - SQRT_HALF_BITS) >> 52
-    excess = _float_of(np.uint64(bits - (exponent << 52))) - 1.0
-    ratio = excess / (2.0 + excess)
+    fraction = _float_of(np.uint64(bits - (exponent << 52))) - 1.0
+    ratio = fraction / (2.0 + fraction)
     z = ratio * ratio
     series = 0.153125281483583764 + z * 0.14809710360707973
     series = 0.222221970567260408 + z * (0.181836316802295854 + z * series)
@@ -95,10 +95,10 @@ def _log(u: float) -> float:
 
 @part
 def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[float, float]:
-    """Two independent standard normals from the words with counters `first` and `second`."""
+    """Compute two independent standard normal variates from two words, by their counters."""
     radius = math.sqrt(-2.0 * _log(_open_unit(_word(key, first))))
-    # The angle is π(y + b): y uniform in (−½, ½) from the high bits, b the lowest bit, which
-    # turns the point by a half turn, a change of both signs.
+    # The angle is π(y + b), with y uniform in (−½, ½) from the high bits. The lowest bit b rotates
+    # the point by π, which changes both signs.
     word = _word(key, second)
     half_turn = (word & np.uint64(1)) << np.uint64(63)
     radius = _float_of(_bits_of(radius) ^ half_turn)
@@ -119,11 +119,11 @@ def _normal_pair(key: np.uint64, first: np.uint64, second: np.uint64) -> tuple[f
 
 @part
 def _read_tape(tape: np.ndarray, out: np.ndarray) -> None:
-    """Copy the next numbers of a tape; NaN where there are not as many."""
+    """Copy the next values of a tape; NaN beyond its end."""
     first = np.int64(tape[1])
     for i in range(out.size):
-        place = 2 + first + i
-        out[i] = _float_of(tape[place]) if place < tape.size else np.nan
+        position = 2 + first + i
+        out[i] = _float_of(tape[position]) if position < tape.size else np.nan
     tape[1] = np.uint64(first + out.size)
 
 
@@ -155,7 +155,7 @@ def fill_normal(stream: np.ndarray, out: np.ndarray) -> None:
     counter = stream[1]
     whole = out.size // 2
     pairs = out.size - whole
-    # Two arrays filled from their beginnings are what the compiler can prove to be independent.
+    # The compiler can prove that two arrays that are filled from their beginnings are independent.
     cosines = out[:pairs]
     sines = out[pairs:]
     offset = counter + np.uint64(pairs)
@@ -244,17 +244,17 @@ def fill_uniform(stream: np.ndarray, out: np.ndarray) -> None:
 
 
 def _key(seed: np.uint64) -> np.uint64:
-    """Turn any 64-bit seed into a key fit for Squares.
+    """Convert a 64-bit seed to a valid key of Squares.
 
-    The hash needs a key whose bits are irregular (ref. [1], section on keys): here the eight
-    hexadecimal digits of each half are all different and none is zero, and the last one is odd.
-    There are about 10¹⁷ such keys.
+    The hash needs a key with irregular bits (ref. [1], section on keys): the eight hexadecimal
+    digits of each half are all different and nonzero, and the last digit is odd. There are about
+    10¹⁷ such keys.
     """
     key = np.uint64(0)
     used = np.uint64(0)
     placed = 0
     while placed < 16:
-        # SplitMix64 turns the seed into as many digits as the rejections below need.
+        # SplitMix64 generates as many digits from the seed as the rejections below need.
         seed += GOLDEN
         mixed = (seed ^ (seed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -273,7 +273,7 @@ _compiled_key = compiled(_key)
 
 @compiled
 def split_stream(stream: Stream, n: int) -> np.ndarray:
-    """Make `n` independent child streams, fixed by the parent's state; advances the parent.
+    """Create `n` independent child streams from the state of the parent, and advance the parent.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ def split_stream(stream: Stream, n: int) -> np.ndarray:
 
 
 def new_stream(rng: np.random.Generator) -> np.ndarray:
-    """Make a stream whose key is drawn from a NumPy generator.
+    """Create a stream whose key is drawn from a NumPy generator.
 
     Parameters
     ----------
@@ -322,22 +322,22 @@ def new_stream(rng: np.random.Generator) -> np.ndarray:
     (dtype('uint64'), (2,), 0)
     """
     seed = rng.integers(np.iinfo(np.uint64).max, dtype=np.uint64, endpoint=True)
-    with np.errstate(over="ignore"):  # one key alone is sooner interpreted than compiled
+    with np.errstate(over="ignore"):  # for one key, interpretation is faster than compilation
         return np.array([_key(seed), 0], dtype=np.uint64)
 
 
 def new_tape(numbers: np.ndarray) -> np.ndarray:
-    """Make a tape that `fill_normal` reads instead of drawing.
+    """Create a tape that `fill_normal` reads instead of drawing.
 
     Parameters
     ----------
     numbers : array of float64
-        In the order in which they are read.
+        Values in the order in which they are read.
 
     Returns
     -------
     array of uint64, shape ``(2 + numbers.size,)``
-        ``(0, place)`` with the place at zero, and the numbers bit by bit.
+        ``(0, position)`` with position 0, followed by the bits of the values.
 
     Examples
     --------
@@ -359,15 +359,15 @@ _GROUP = 8
 
 @compiled(inline="always")
 def pick(weights: np.ndarray, left: float) -> int:
-    """Choose the index at which the cumulative sum of some weights exceeds a number.
+    """Find the index at which the cumulative sum of weights exceeds a number.
 
     Parameters
     ----------
     weights : ndarray, shape (n,)
-        Not negative.
+        Nonnegative weights.
     left : float
-        At least 0, and below their sum; a uniform number times that sum chooses an index with a
-        probability proportional to its weight.
+        Number of at least 0 and below the sum of the weights. With a uniform variate times this sum
+        an index is drawn with probability proportional to its weight.
 
     Returns
     -------
@@ -375,7 +375,7 @@ def pick(weights: np.ndarray, left: float) -> int:
     """
     size = weights.size
     start = 0
-    # Whole groups are stepped over by their sums, which are vector instructions.
+    # Groups are skipped by their sums, which use vector instructions.
     while start + _GROUP < size:
         group = 0.0
         for k in range(_GROUP):

@@ -14,12 +14,12 @@ from threadpoolctl import ThreadpoolController
 
 
 class Workers:
-    """Thread pool of the size that the BLAS library of this process may use.
+    """Thread pool with as many threads as the BLAS library of this process may use.
 
     Parameters
     ----------
     n_threads : int, optional
-        By default that of BLAS.
+        Number of threads; by default that of BLAS.
     """
 
     def __init__(self, n_threads: int | None = None) -> None:
@@ -35,7 +35,7 @@ class Workers:
         Parameters
         ----------
         work : callable
-            Called with an integer; should release the interpreter lock.
+            Function of an integer, which should release the interpreter lock.
         n : int
 
         Returns
@@ -50,10 +50,10 @@ class Workers:
         return list(self._pool.map(work, range(n)))
 
     def one_blas_thread(self) -> AbstractContextManager:
-        """Limit BLAS to one thread, as its threads busy-wait for each other.
+        """Limit BLAS to one thread, since BLAS threads busy-wait for each other.
 
-        For thin matrices, on a machine with other load, several BLAS threads were measured to be 15
-        times slower than one.
+        For thin matrices, on a machine with other load, several BLAS threads were 15 times slower
+        than one.
         """
         return self._blas.limit(limits=1, user_api="blas")
 
@@ -72,14 +72,14 @@ def parts_of(n: int, n_parts: int) -> list[slice]:
 
 
 class BackgroundTask[Result]:
-    """A function that runs in its own thread.
+    """A function that runs in a separate thread.
 
-    The thread ends with the function; an idle thread would still exist when the process forks.
+    The thread ends with the function, so that no idle thread exists when the process forks.
 
     Parameters
     ----------
     function : callable
-        Called once, without arguments.
+        Function without arguments, which is called once.
 
     Examples
     --------
@@ -123,11 +123,11 @@ class BackgroundTask[Result]:
 
 @contextmanager
 def defer_interrupts() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the context, in which machine code calls Python functions.
+    """Defer Ctrl-C to the end of a context in which compiled code calls Python functions.
 
-    Python handles signals on entry to a function, before it can catch an exception. A
-    `KeyboardInterrupt` raised there does not propagate through compiled frames: ctypes prints and
-    discards it.
+    Python handles signals on entry to a function, before the function can catch an exception. A
+    `KeyboardInterrupt` raised at that point does not propagate through compiled frames: ctypes
+    prints and discards it.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 r"""Log-gamma and Poisson variates from the random streams of `pymc_geodesic.runtime.streams`.
 
-A gamma variate of small shape often underflows: at shape 10⁻³ one in two is below 10⁻³²⁴. Therefore
-its logarithm is drawn, by the squeeze of [1]_ for shapes of at least one, and below by
+A gamma variate of small shape often underflows: at shape 10⁻³, 50 % are below 10⁻³²⁴. Therefore its
+logarithm is drawn, by the method of [1]_ for shapes of at least 1, and for smaller shapes by
 
 .. math:: \log G(a) = \log G(a + 1) + \log(U) / a.
 
@@ -28,14 +28,14 @@ from pymc_geodesic.runtime.streams import _log, fill_normal, fill_uniform, norma
 
 INVERSE_E = math.exp(-1.0)
 ACCEPTED = 2.0
-"""Replaces a uniform number whose proposal was accepted."""
+"""Value that marks accepted proposals in the array of uniform variates."""
 SMALL_SHAPE = 0.1
-"""Shape below which gamma variates are proposed by a power of a uniform number."""
+"""Shape below which gamma variates are proposed by a power of a uniform variate."""
 
 
 @compiled
 def _log_gamma_again(stream: np.ndarray, d: float, c: float) -> float:
-    """Log of a gamma variate of shape d + 1/3 ≥ 1, after a rejected proposal."""
+    """Draw the log of a gamma variate of shape d + 1/3 ≥ 1, after a rejected proposal."""
     while True:
         x = normal(stream)
         base = 1.0 + c * x
@@ -53,7 +53,7 @@ def _log_gamma_again(stream: np.ndarray, d: float, c: float) -> float:
 
 @compiled
 def _small_log_gamma_again(stream: np.ndarray, a: float) -> float:
-    """Log of a gamma variate of small shape a, after a rejected proposal."""
+    """Draw the log of a gamma variate of small shape a, after a rejected proposal."""
     bound = 1.0 + a * INVERSE_E
     while True:
         p = bound * uniform(stream)
@@ -78,7 +78,7 @@ def _fill_small_log_gamma(
     proposed, uniforms = borrow(scratch[0]), borrow(scratch[1])
     fill_uniform(stream, proposed[:n])
     fill_uniform(stream, uniforms[:n])
-    # The first loop has no branch, so that it runs on vectors; few proposals need the second.
+    # The first loop has no branches and is vectorized; few proposals need the second loop.
     for i in range(n):
         a = shape[i]
         p = (1.0 + a * INVERSE_E) * proposed[i]
@@ -111,7 +111,7 @@ def _fill_large_log_gamma(
     any_boost = False
     for i in range(n):
         any_boost |= shape[i] < 1.0
-    # As above: a first loop for vectors, a second one for what it rejects.
+    # As above: a vectorized loop, and a second loop for rejected proposals.
     for i in range(n):
         a = shape[i]
         d = a - 1.0 / 3.0 if a >= 1.0 else a + 2.0 / 3.0
@@ -152,7 +152,7 @@ def fill_log_gamma(stream: np.ndarray, shape: np.ndarray, out: np.ndarray) -> No
     stream : array of uint64, shape (2,)
         Advanced.
     shape : array of float64, shape (n,)
-        a > 0, however small.
+        a > 0, of any size.
     out : array of float64, shape (n,)
 
     Examples
@@ -170,22 +170,22 @@ def fill_log_gamma(stream: np.ndarray, shape: np.ndarray, out: np.ndarray) -> No
     length = min(CHUNK, size)
     scratch = np.empty((2, length))
     shapes, draws = np.empty(length), np.empty(length)
-    places = np.empty(length + 1, dtype=np.int64)
+    indices = np.empty(length + 1, dtype=np.int64)
     for start in range(0, size, CHUNK):
         n = min(CHUNK, size - start)
         own, found = shape[start : start + n], out[start : start + n]
-        n_small = partition(own, SMALL_SHAPE, places)
+        n_small = partition(own, SMALL_SHAPE, indices)
         if n_small == n:
             _fill_small_log_gamma(stream, own, found, scratch)
         elif n_small == 0:
             _fill_large_log_gamma(stream, own, found, scratch)
         else:
             for i in range(n):
-                shapes[i] = own[places[i]]
+                shapes[i] = own[indices[i]]
             _fill_small_log_gamma(stream, shapes[:n_small], draws[:n_small], scratch)
             _fill_large_log_gamma(stream, shapes[n_small:n], draws[n_small:n], scratch)
             for i in range(n):
-                found[places[i]] = draws[i]
+                found[indices[i]] = draws[i]
 
 
 @compiled
@@ -218,15 +218,17 @@ def log_gamma(stream: Stream, shape: float) -> float:
 
 
 LARGE_RATE = 10.0
-"""Rate from which transformed rejection is used; its constants are not valid below."""
+"""Minimum rate of transformed rejection, whose constants are not valid for smaller rates."""
 
 HUGE_RATE = 1e15
+"""Rate above which a rounded normal variate is drawn."""
 STIRLING_FROM = 16.0
+"""Minimum count for which the log-probability uses Stirling's series."""
 
 
 @compiled
 def _log_poisson(k: float, rate: float) -> float:
-    """Log-probability of k of a Poisson distribution, accurate to rounding at every rate."""
+    """Compute the log-probability of k of a Poisson distribution, accurate at every rate."""
     if k < STIRLING_FROM:
         return k * math.log(rate) - rate - math.lgamma(k + 1.0)
     inverse = 1.0 / (k * k)
@@ -251,7 +253,7 @@ def _log_poisson(k: float, rate: float) -> float:
 
 @compiled(inline="always")
 def _proposed_poisson(rate: float, u: float) -> tuple[float, float, float]:
-    """Proposal of the transformed rejection, with its distance to the edge and acceptance."""
+    """Compute the proposal of the transformed rejection, its edge distance and acceptance."""
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
     edge = 0.5 - abs(u)
@@ -261,8 +263,8 @@ def _proposed_poisson(rate: float, u: float) -> tuple[float, float, float]:
 
 @compiled
 def _large_poisson(stream: np.ndarray, rate: float, u: float, v: float) -> float:
-    """Poisson variate of a rate of at least 10, by rejection that starts with `u` and `v`."""
-    if not rate < HUGE_RATE:  # NaN is passed on
+    """Draw a Poisson variate of rate at least 10, by rejection that starts with `u` and `v`."""
+    if not rate < HUGE_RATE:  # NaN is propagated
         return np.floor(rate + math.sqrt(rate) * normal(stream))
     b = 0.931 + 2.53 * math.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -287,8 +289,8 @@ def poisson(stream: np.ndarray, rate: float) -> float:
     ----------
     stream : array of uint64, shape (2,)
     rate : float
-        λ ≥ 0. From 10¹⁵ on, where neighbouring numbers are further apart than the skewness is
-        felt, a rounded normal variate is drawn.
+        λ ≥ 0. For rates of at least 10¹⁵, whose skewness is below the floating-point resolution, a
+        rounded normal variate is drawn.
 
     Returns
     -------
@@ -319,7 +321,7 @@ def poisson(stream: np.ndarray, rate: float) -> float:
 def _fill_small_poisson(
     stream: np.ndarray, rate: np.ndarray, out: np.ndarray, scratch: np.ndarray
 ) -> None:
-    """Fill `out` with Poisson variates of rates below 10, by products of uniform numbers."""
+    """Fill `out` with Poisson variates of rates below 10, by products of uniform variates."""
     n = rate.size
     stream, rate, out = borrow(stream), borrow(rate), borrow(out)
     uniforms, bounds = borrow(scratch[0]), borrow(scratch[1])
@@ -381,17 +383,17 @@ def fill_poisson(stream: np.ndarray, rate: np.ndarray, out: np.ndarray) -> None:
     length = min(CHUNK, size)
     scratch = np.empty((2, length))
     rates, draws = np.empty(length), np.empty(length)
-    places = np.empty(length + 1, dtype=np.int64)
+    indices = np.empty(length + 1, dtype=np.int64)
     for start in range(0, size, CHUNK):
         n = min(CHUNK, size - start)
         own, found = rate[start : start + n], out[start : start + n]
-        n_small = partition(own, LARGE_RATE, places)
+        n_small = partition(own, LARGE_RATE, indices)
         if n_small == n:
             _fill_small_poisson(stream, own, found, scratch)
         else:
             for i in range(n):
-                rates[i] = own[places[i]]
+                rates[i] = own[indices[i]]
             _fill_small_poisson(stream, rates[:n_small], draws[:n_small], scratch)
             _fill_large_poisson(stream, rates[n_small:n], draws[n_small:n], scratch)
             for i in range(n):
-                found[places[i]] = draws[i]
+                found[indices[i]] = draws[i]

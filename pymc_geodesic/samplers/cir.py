@@ -5,7 +5,7 @@ Gamma or LogNormal variable is θ itself. A draw of `CIRSampler` is ``n_steps`` 
 
 - `ExactTransitions`: SCIR, by `pymc_geodesic.kernels.scir.scir`;
 - `EulerSteps`: SGRLD, by `pymc_geodesic.kernels.sgrld.sgrld`;
-- `TopicSteps`: either of them for topics, with counts by Gibbs sampling of the words.
+- `TopicSteps`: SCIR or SGRLD for topics, with counts of words by Gibbs sampling.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class InnerSteps(Protocol):
         Raises
         ------
         LikelihoodError
-            If a count is negative and must not be.
+            If a count is negative, and the inner steps do not allow it.
         """
 
 
@@ -136,7 +136,7 @@ class ExactTransitions:
 
 
 class EulerSteps:
-    """Inner steps of SGRLD: reflected Euler steps of the expanded mean, by gradients.
+    """Inner steps of SGRLD: reflected Euler steps of the expanded mean, with gradients.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class TopicSteps:
     ----------
     estimate : TopicCountEstimator
     layout : CountLayout
-        One variable, the topics.
+        Layout of one variable, the topics.
     is_exact : bool
         Whether to update topics by the exact transitions of SCIR or the Euler steps of SGRLD.
     """
@@ -237,17 +237,17 @@ class Priors(Protocol):
 
 
 class CIRSampler:
-    """Markov chain of the Cox–Ingersoll–Ross process, with counts estimated by minibatches.
+    """Markov chain of the Cox–Ingersoll–Ross process, with counts estimated from minibatches.
 
     One draw consists of
 
     1. in the warm-up, an update of the centering point of the control variates, if there are any;
-    2. if the position was set from outside, a draw of Σθ of each simplex row, which ω does not
+    2. if another step has set the position, a draw of Σθ of each simplex row, which ω does not
        determine;
-    3. in the warm-up, a measurement of the noise of the counts, by which the step size h is chosen
-       (`pymc_geodesic.adaptation.count_noise`);
-    4. ``n_steps`` inner steps, each with the next minibatch. A draw that is not finite is undone
-       and the step size halved in the warm-up; after the warm-up it raises an error.
+    3. in the warm-up, a measurement of the noise of the counts, from which the step size h is
+       computed (`pymc_geodesic.adaptation.count_noise`);
+    4. ``n_steps`` inner steps, each with the next minibatch. In the warm-up a draw that is not
+       finite is undone and the step size halved; after the warm-up it raises an error.
 
     Parameters
     ----------
@@ -301,7 +301,7 @@ class CIRSampler:
     def start(self, x: np.ndarray) -> None:
         """Set the position; see `Sampler`. The next draw replaces Σθ of each simplex row."""
         self.chain.log_state = x.copy()
-        self.chain.lacks_totals = True
+        self.chain.needs_totals = True
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
         """Evaluate the parameters of the priors at the values of other variables."""
@@ -309,14 +309,14 @@ class CIRSampler:
             self.chain.prior = Prior(*self.priors(point))
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once, and return sample stats by name.
+        """Generate one draw, and return its sample stats by name.
 
         Raises
         ------
         NotFiniteError
             If the gradient or the position is not finite, after the warm-up.
         LikelihoodError
-            If a count is negative and must not be.
+            If a count is negative, and the inner steps do not allow it.
         """
         chain, adaptation, n_grad = self.chain, self.adaptation, 0
         adaptation.begin_draw(chain.n, tune=tune)
@@ -327,7 +327,7 @@ class CIRSampler:
             n_grad += adaptation.n_grad
         is_due = adaptation.is_due(chain.n, tune=tune)
         minibatches = self._estimate.next_minibatches(max(self._n_steps, 2 if is_due else 1))
-        if chain.lacks_totals:
+        if chain.needs_totals:
             self._draw_totals(int(minibatches[0]))
             n_grad += adaptation.n_grad
         if is_due:
@@ -371,20 +371,20 @@ class CIRSampler:
             state -= largest + np.log(np.exp(state - largest).sum(axis=1, keepdims=True))
             for row, total in enumerate(totals):
                 state[row] += log_gamma(chain.stream, total if math.isfinite(total) else 1.0)
-        chain.lacks_totals = False
+        chain.needs_totals = False
 
     @property
     def state(self) -> dict[str, Any]:
         """State of the chain, with those of the adaptation and the control variates nested.
 
-        The parameters of the priors are no part of it: `set_others` evaluates them at each draw.
+        It does not contain the parameters of the priors, which `set_others` evaluates at each draw.
         """
         chain, variates = self.chain, self.control_variates
         return {
             "log_state": chain.log_state.copy(),
             "stream": chain.stream.copy(),
             "n": chain.n,
-            "lacks_totals": chain.lacks_totals,
+            "needs_totals": chain.needs_totals,
             "adaptation": self.adaptation.state,
             "control_variates": {} if variates is None else variates.state,
         }
@@ -396,7 +396,7 @@ class CIRSampler:
             state["stream"].copy(),
             self.chain.prior,
             state["n"],
-            state["lacks_totals"],
+            state["needs_totals"],
         )
         self.adaptation.state = state["adaptation"]
         if self.control_variates is not None:

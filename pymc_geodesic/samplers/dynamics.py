@@ -1,4 +1,4 @@
-"""Langevin dynamics between two draws: what a kernel needs besides position and gradient."""
+"""Langevin dynamics of the samplers: velocities, thermostats, and calls of the kernels."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
 from pymc_geodesic.runtime.streams import fill_normal
 
-SMALL_DIMENSION = 20.0
-"""Dimension m below which the inertia of a thermostat, (1 + 20/m)/C², is more than twice 1/C².
+INERTIA_DIMENSION = 20.0
+"""Constant d₀ in the default inertia of a thermostat, (1 + d₀/m)/C², for m dimensions.
 
-A single v·v/m varies much there, and a thermostat that responds within a few steps distorts the
-distribution of the positions: −8 % in the variance at m = 2 and Cε = 1
+In few dimensions v·v/m varies strongly, and a thermostat that responds within a few steps distorts
+the distribution of the positions: −8 % in the variance at m = 2 and Cε = 1
 (`benchmarks.thermostat_step`).
 """
 
@@ -38,11 +38,11 @@ class Dynamics(Protocol):
     has_momentum : bool
         Whether an inner step takes the time h; h²/2 without a momentum.
     state : dict
-        All that the dynamics keep besides the position.
+        State in addition to the position.
     thermostat : ndarray, shape (n_blocks,), or None
-        ξ, the friction of each block that thermostats add to C; the ξ of the papers is C + ξ.
+        ξ, the friction that thermostats add to C in each block; the ξ of the papers is C + ξ.
     squares : ndarray
-        AdaGrad's sums of squared gradients; empty without.
+        Sums of squared gradients of AdaGrad; empty without AdaGrad.
     """
 
     has_momentum: bool
@@ -51,16 +51,16 @@ class Dynamics(Protocol):
 
     @property
     def thermostat(self) -> np.ndarray | None:
-        """Friction of each block that thermostats add."""
+        """Friction that thermostats add in each block."""
 
     def initialize(self, product: Product) -> None:
         """Begin a chain on a product of manifolds."""
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw v ~ N(0, I) on the tangent space, or the noise of the step before."""
+        """Draw v ~ N(0, I) on the tangent space, or the noise of the previous step."""
 
     def rotate(self, rotation: np.ndarray) -> None:
-        """Follow a rotation of the Euclidean coordinates, which come first."""
+        """Apply a rotation of the Euclidean coordinates, which come first."""
 
     def run(
         self,
@@ -76,8 +76,9 @@ class Dynamics(Protocol):
         Returns
         -------
         temperatures : ndarray, shape (n_blocks,)
+            Temperature of each block, averaged over inner steps.
         clips : int
-            Coordinates whose injected noise is clipped at zero.
+            Number of coordinates whose injected noise is clipped at zero.
         """
 
 
@@ -104,7 +105,7 @@ class GeodesicLangevin:
     def initialize(self, product: Product) -> None:
         """Begin a chain; see `Dynamics`."""
         self.v, self.squares = np.empty(0), np.empty(0)
-        self._scratch = scratch_of(product.size)
+        self._scratch = allocate_scratch(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
         """Draw velocities; see `Dynamics`."""
@@ -112,7 +113,7 @@ class GeodesicLangevin:
 
     def rotate(self, rotation: np.ndarray) -> None:
         """Rotate velocities; see `Dynamics`."""
-        self.v = rotated(self.v, rotation)
+        self.v = rotate_euclidean(self.v, rotation)
 
     def run(
         self,
@@ -181,7 +182,7 @@ class GeodesicNoseHoover:
         self.v, self.squares = np.empty(0), np.empty(0)
         self._thermostats.initialize(product)
         self.curvature_sums = np.zeros((len(product.dims), 2))
-        self._scratch = scratch_of(product.size)
+        self._scratch = allocate_scratch(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
         """Draw velocities; see `Dynamics`."""
@@ -189,7 +190,7 @@ class GeodesicNoseHoover:
 
     def rotate(self, rotation: np.ndarray) -> None:
         """Rotate velocities; see `Dynamics`."""
-        self.v = rotated(self.v, rotation)
+        self.v = rotate_euclidean(self.v, rotation)
 
     def run(
         self,
@@ -202,7 +203,7 @@ class GeodesicNoseHoover:
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
         thermostats, temperatures = self._thermostats, np.empty(len(product.dims))
-        thermostats.follow(product, parameters)
+        thermostats.set_parameters(product, parameters)
         clips = gsgnht.call(
             logp_grad.callback,
             minibatches,
@@ -216,7 +217,7 @@ class GeodesicNoseHoover:
             self._scratch,
             temperatures,
         )
-        thermostats.bound()
+        thermostats.clip()
         return temperatures, clips
 
     @property
@@ -253,14 +254,14 @@ class EulerNoseHoover:
 
     @property
     def thermostat(self) -> np.ndarray:
-        """ξ of each block, in addition to A; that of the kernel is the sum."""
+        """ξ of each block, in addition to A; the kernel uses A + ξ."""
         return self._thermostats.xi
 
     def initialize(self, product: Product) -> None:
         """Begin a chain with ξ = 0; see `Dynamics`."""
         self.v, self.squares = np.empty(0), np.empty(0)
         self._thermostats.initialize(product)
-        self._scratch = scratch_of(product.size)
+        self._scratch = allocate_scratch(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
         """Draw velocities; see `Dynamics`."""
@@ -268,7 +269,7 @@ class EulerNoseHoover:
 
     def rotate(self, rotation: np.ndarray) -> None:
         """Rotate velocities; see `Dynamics`."""
-        self.v = rotated(self.v, rotation)
+        self.v = rotate_euclidean(self.v, rotation)
 
     def run(
         self,
@@ -281,7 +282,7 @@ class EulerNoseHoover:
     ) -> tuple[np.ndarray, int]:
         """Run the kernel; see `Dynamics`."""
         thermostats = self._thermostats
-        thermostats.follow(product, parameters)
+        thermostats.set_parameters(product, parameters)
         diffusion = thermostats.friction
         total = diffusion + thermostats.xi
         temperature = ssgnht.call(
@@ -296,8 +297,8 @@ class EulerNoseHoover:
             self._scratch,
         )
         thermostats.xi = total - diffusion
-        thermostats.bound()
-        return in_every_block(temperature, product), 0
+        thermostats.clip()
+        return fill_blocks(temperature, product), 0
 
     @property
     def state(self) -> dict[str, Any]:
@@ -316,15 +317,15 @@ class OverdampedLangevin:
     Parameters
     ----------
     averaged : bool
-        Whether each step is driven by the mean of two consecutive noises, which is right to second
-        order, instead of by noise of its own, Euler's method.
+        Whether the noise of each step is the mean of two consecutive normal variates, a scheme of
+        second order, instead of independent noise (Euler's method).
     adagrad : bool
         Whether AdaGrad scales drift and noise of each coordinate.
 
     Attributes
     ----------
     last_noise : ndarray, shape (size,) or (0,)
-        Noise of the step before; empty for Euler's method.
+        Noise of the previous step; empty for Euler's method.
     squares : ndarray, shape (size,) or (0,)
         Sums of squared gradients; empty without AdaGrad.
     """
@@ -340,18 +341,18 @@ class OverdampedLangevin:
         """Begin a chain; see `Dynamics`."""
         self.last_noise = np.empty(0)
         self.squares = np.zeros(product.size if self._adagrad else 0)
-        self._scratch = scratch_of(product.size)
+        self._scratch = allocate_scratch(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw the noise of the step before."""
+        """Draw the noise of the previous step."""
         if self._averaged:
             self.last_noise = np.empty_like(z)
             fill_normal(stream, self.last_noise)
 
     def rotate(self, rotation: np.ndarray) -> None:
-        """Rotate the noise of the step before; see `Dynamics`."""
+        """Rotate the noise of the previous step; see `Dynamics`."""
         if self._averaged:
-            self.last_noise = rotated(self.last_noise, rotation)
+            self.last_noise = rotate_euclidean(self.last_noise, rotation)
 
     def run(
         self,
@@ -374,11 +375,11 @@ class OverdampedLangevin:
             stream,
             self._scratch,
         )
-        return in_every_block(temperature, product), clips
+        return fill_blocks(temperature, product), clips
 
     @property
     def state(self) -> dict[str, Any]:
-        """Noise of the step before, and sums of squared gradients."""
+        """Noise of the previous step, and sums of squared gradients."""
         return {"last_noise": self.last_noise.copy(), "squares": self.squares.copy()}
 
     @state.setter
@@ -399,9 +400,9 @@ class Thermostats:
     xi : ndarray, shape (n_blocks,)
         ξ, in addition to C.
     friction : ndarray, shape (n_blocks,) or (0,)
-        C of each block at the last draw, the least over its coordinates; empty before the first.
+        C of each block at the last draw, the minimum over its coordinates; empty before the first.
     inertia, temperatures : ndarray, shape (n_blocks,)
-        Q, and the temperature that each block is to have.
+        Q, and the target temperature of each block.
     """
 
     def __init__(self, inertia: float | None) -> None:
@@ -412,10 +413,10 @@ class Thermostats:
         self.xi, self.friction = np.zeros(len(product.dims)), np.empty(0)
         self._parameters: LangevinParameters | None = None
 
-    def follow(self, product: Product, parameters: LangevinParameters) -> None:
-        """Take the parameters of a draw, where they are not those of the last one.
+    def set_parameters(self, product: Product, parameters: LangevinParameters) -> None:
+        """Set the parameters of a draw, if they have changed.
 
-        ξ changes in proportion to the friction of its block.
+        ξ is rescaled in proportion to the friction of its block.
         """
         if parameters is self._parameters:
             return
@@ -424,11 +425,11 @@ class Thermostats:
             self.xi *= friction / self.friction
         self.friction, self._parameters = friction, parameters
         self.temperatures = parameters.temperatures_of(product)
-        self.inertia = inertia_of(self._inertia, product, friction, self.temperatures)
+        self.inertia = thermostat_inertia_of(self._inertia, product, friction, self.temperatures)
         self._bounds = [each * friction for each in parameters.thermostat_bounds or ()]
 
-    def bound(self) -> None:
-        """Keep ξ within the bounds of the parameters, if there are any."""
+    def clip(self) -> None:
+        """Clip ξ to the bounds of the parameters, if there are any."""
         if self._bounds:
             least, most = self._bounds
             np.maximum(self.xi, least, out=self.xi)
@@ -436,7 +437,7 @@ class Thermostats:
 
     @property
     def state(self) -> dict[str, Any]:
-        """Thermostats, and the friction that they belong to."""
+        """Thermostats, and the corresponding friction."""
         return {"thermostat": self.xi.copy(), "friction": self.friction.copy()}
 
     @state.setter
@@ -445,24 +446,24 @@ class Thermostats:
         self._parameters = None
 
 
-def inertia_of(
+def thermostat_inertia_of(
     given: float | None, product: Product, friction: np.ndarray, temperatures: np.ndarray
 ) -> np.ndarray:
-    """Q of each block, in proportion to the temperature that its thermostat holds."""
+    """Compute Q of each block, in proportion to its target temperature."""
     if given is None:
-        return (1.0 + SMALL_DIMENSION / product.dims) / friction**2 * temperatures
+        return (1.0 + INERTIA_DIMENSION / product.dims) / friction**2 * temperatures
     return given * temperatures
 
 
-def in_every_block(temperature: float, product: Product) -> np.ndarray:
-    """One temperature for all blocks, in a fifth of the time of `numpy.full`."""
+def fill_blocks(temperature: float, product: Product) -> np.ndarray:
+    """Repeat one temperature for all blocks, five times faster than `numpy.full`."""
     temperatures = np.empty(len(product.dims))
     temperatures[:] = temperature
     return temperatures
 
 
-def scratch_of(size: int) -> Scratch:
-    """Memory for kernels on so many coordinates."""
+def allocate_scratch(size: int) -> Scratch:
+    """Allocate the working memory of kernels for a number of coordinates."""
     return Scratch(np.empty(size + 1), np.empty(size))
 
 
@@ -473,7 +474,7 @@ def draw_velocity(product: Product, z: np.ndarray, stream: np.ndarray) -> np.nda
     return v
 
 
-def rotated(vector: np.ndarray, rotation: np.ndarray) -> np.ndarray:
+def rotate_euclidean(vector: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """Rotate the Euclidean coordinates of a vector, which come first."""
     d = len(rotation)
     return np.concatenate([rotation.T @ vector[:d], vector[d:]])

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo: a Markov chain on a vector, with Metropolis correction."""
+"""Hamiltonian Monte Carlo sampler: a Markov chain on a vector, with Metropolis correction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pymc_geodesic.samplers.sampler import NotFiniteError
 
 
 class HMCSampler:
-    """Geodesic Hamiltonian Monte Carlo with the trajectories of an adaptation.
+    """Geodesic Hamiltonian Monte Carlo with adapted trajectories.
 
     One draw is one transition of `pymc_geodesic.kernels.gmc`, algorithm 1 of Byrne and Girolami
     (2013): a velocity from N(0, I) on the tangent space, leapfrog steps along geodesics, and
@@ -55,7 +55,7 @@ class HMCSampler:
         size = adaptation.product.size
         # memory that the kernel writes to: no positions, one acceptance rate, lp and energy
         self._record = Record(1, np.empty((0, size)), np.empty(1), np.empty((2, 1)))
-        # gradient and log-density at z, from the last transition; NaN if they are to be evaluated
+        # gradient and log-density at z, from the last transition; NaN if not evaluated yet
         self._current = np.full(size + 1, math.nan)
         prepare(gmc)
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
@@ -66,7 +66,7 @@ class HMCSampler:
         self.adaptation.initialize(n_tune)
         self.z = np.empty(0)
         self._n = 0  # draws so far, warm-up included
-        self._n_grad = 0  # evaluations of `start`, counted in the stats of the next draw
+        self._n_grad = 0  # evaluations by `start`, added to the stats of the next draw
         self._current[:] = math.nan
 
     @property
@@ -83,12 +83,12 @@ class HMCSampler:
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Do nothing: the gradient estimate has the values of other variables."""
+        """Do nothing: the gradient estimate stores the values of other variables."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once, and return sample stats by name.
+        """Generate one draw, and return its sample stats by name.
 
-        1. Propose the other sign of columns of orthogonal matrices, if there are any.
+        1. Propose sign flips of columns of orthogonal matrices, if there are any.
         2. Get step size and number of leapfrog steps from the adaptation.
         3. Run one transition of the kernel.
         4. In the warm-up, adapt the step size, and at the end of a window the coordinates.
@@ -96,7 +96,7 @@ class HMCSampler:
         Raises
         ------
         NotFiniteError
-            If the gradient or log-density is not finite where the chain starts.
+            If the gradient or log-density is not finite at the starting point.
         """
         adaptation = self.adaptation
         n_grad, self._n_grad = self._n_grad + self._flip_columns(), 0
@@ -139,7 +139,7 @@ class HMCSampler:
         }
 
     def _flip_columns(self) -> int:
-        """Propose the other sign of a random column of every square frame, in place.
+        """Propose to flip the sign of a random column of every square frame, in place.
 
         Orthogonal matrices of determinant +1 and −1 are two components, and no trajectory leads
         from one to the other. The proposal is its own inverse and preserves the surface measure,
@@ -148,7 +148,7 @@ class HMCSampler:
         Returns
         -------
         int
-            Gradient evaluations.
+            Number of gradient evaluations.
         """
         if not self._square_frames:
             return 0
@@ -170,13 +170,13 @@ class HMCSampler:
         return float(output[-1])
 
     def _check_start(self, minibatch: int) -> None:
-        """Raise an error if the log-density is not finite where the chain starts."""
+        """Raise an error if the log-density is not finite at the starting point."""
         if not math.isfinite(self._log_density_at(self.z, minibatch)):
             raise NotFiniteError("log-density", math.nan, np.empty(0), at_start=True)
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the chain, and nested in it that of the adaptation."""
+        """State of the chain, including that of the adaptation."""
         return {
             "z": self.z.copy(),
             "stream": self.stream.copy(),

@@ -34,24 +34,23 @@ EXPLORATION_STATS = {
     "configurational_temperature": math.nan,
     "whitened_gradient": math.nan,
 }
-"""Sample stats of a Metropolis-corrected transition, which has no friction and no noise."""
+"""Sample stats of Metropolis-corrected transitions, without friction and gradient noise."""
 
 
 class LangevinSampler:
-    """Langevin dynamics in the coordinates, and with the parameters, of an adaptation.
+    """Langevin dynamics with adapted coordinates and parameters.
 
-    The sampling procedure is that of Liu, Zhu and Song (2016), algorithms 1 and 2, line by line:
+    The lines of algorithms 1 and 2 of Liu, Zhu and Song (2016) are implemented as follows:
 
-    - ξ⁰ ← C: `initialize`. The dynamics keep ξ − C, which is 0 at first.
+    - ξ⁰ ← C: `initialize`. The dynamics store ξ − C, which is 0 initially.
     - x⁰, and v⁰ ← Λ(x⁰) v*, v* ~ N(0, I): `start`, with ``dynamics.refresh``.
     - Sample a subset S: in `draw`, the minibatches of `LangevinAdaptation.propose`, one for each
-      inner step, and with them the step size ε, the friction C and the known noise V, which are
-      those of the whole draw.
+      inner step, with the step size ε, the friction C and the known noise V of the draw.
     - Gradient −∇Ũ of a minibatch, with the factor N / n: ``adaptation.logp_grad``, compiled by
       `pymc_geodesic.steps.estimates.gradient_estimate`.
     - For l = 1, …, L the steps A B O B A: in `draw`, ``dynamics.run``, which calls the kernel.
-    - (xⁿ, vⁿ, ξⁿ) ← (x_L, v_L, ξ_L), no Metropolis–Hastings test: the kernel moves position and
-      velocity in place, and `draw` keeps them.
+    - (xⁿ, vⁿ, ξⁿ) ← (x_L, v_L, ξ_L), no Metropolis–Hastings test: the kernel updates position and
+      velocity in place.
 
     In the warm-up a draw may instead be a Metropolis-corrected transition (`explore`), and the
     adaptation is updated with each draw and may discard it (`update`).
@@ -59,9 +58,9 @@ class LangevinSampler:
     Parameters
     ----------
     dynamics : Dynamics
-        Kernel, and the state that it keeps besides the position: velocity, thermostats.
+        Kernel, and its state in addition to the position: velocity, thermostats.
     estimate : GradientEstimate
-        Of the gradient in the coordinates of the model.
+        Gradient estimate in the coordinates of the model.
     adaptation : LangevinAdaptation
     monitor : StationarityMonitor or None
         Compares gradients with draws after the warm-up.
@@ -121,10 +120,10 @@ class LangevinSampler:
         self.dynamics.refresh(self.adaptation.product, self.z, self.stream)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
-        """Do nothing: the gradient estimate has the values of other variables."""
+        """Do nothing: the gradient estimate stores the values of other variables."""
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once.
+        """Generate one draw.
 
         Returns
         -------
@@ -188,7 +187,7 @@ class LangevinSampler:
         return stats
 
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
-        """Raise an error for a draw that is not finite, unless the warm-up can undo it."""
+        """Raise an error for a draw that is not finite, unless it can be undone in the warm-up."""
         chain = self._chain
         if chain.n == 0:
             x = self.adaptation.to_position(before)
@@ -203,7 +202,7 @@ class LangevinSampler:
     def _stats(
         self, parameters: LangevinParameters, monitor: StationarityMonitor | None
     ) -> dict[str, Any]:
-        """Sample stats of the parameters of a draw, and of thermostats and monitor after it."""
+        """Sample stats of the parameters of a draw, the thermostats and the monitor."""
         friction, thermostat = parameters.mean_friction, self.dynamics.thermostat
         mean = largest = friction
         if thermostat is not None:
@@ -223,7 +222,7 @@ class LangevinSampler:
         }
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Diagnose a stationary distribution that is not the posterior, or noise poorly known.
+        """Diagnose a stationary distribution other than the posterior, or poorly known noise.
 
         Parameters
         ----------
@@ -238,7 +237,7 @@ class LangevinSampler:
 
     @property
     def state(self) -> dict[str, Any]:
-        """State of the chain, and nested in it those of dynamics, adaptation and monitor."""
+        """State of the chain, with those of the dynamics, the adaptation and the monitor."""
         return {
             "z": self._chain.z.copy(),
             "stream": self._chain.stream.copy(),

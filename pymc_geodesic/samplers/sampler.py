@@ -1,4 +1,4 @@
-"""Markov chains on a vector: the protocol of samplers."""
+"""Protocol of the samplers, which are Markov chains on a vector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class NotFiniteError(ArithmeticError):
-    """A position, velocity, gradient or log-density that is not finite.
+    """Error for a position, velocity, gradient or log-density that is not finite.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class NotFiniteError(ArithmeticError):
     vector : ndarray, shape (size,)
         Values of the quantity; the error message names the variables that are not finite.
     at_start : bool
-        Whether it is not finite where the chain starts, for every step size.
+        Whether it is not finite at the starting point of the chain, for every step size.
     """
 
     def __init__(
@@ -36,9 +36,10 @@ class Sampler(Protocol):
     Attributes
     ----------
     adaptation
-        With ``needs_warm_up``, ``is_tuned``, ``is_whitened`` and ``minibatch_remedy``.
+        An object with the attributes ``needs_warm_up``, ``is_tuned``, ``is_whitened`` and
+        ``minibatch_remedy``.
     state : dict
-        Determines all draws to come: state of the chain, and nested in it that of the adaptation.
+        State of the chain, including that of the adaptation; it determines all further draws.
     """
 
     adaptation: Any
@@ -56,17 +57,17 @@ class Sampler(Protocol):
         stream : ndarray of uint64, shape (2,)
             Random stream.
         n_tune, n_draws : int
-            Draws of the warm-up, and after it. Without a warm-up the parameters of the last one
-            are used.
+            Number of draws in the warm-up, and after it. Without a warm-up the parameters of the
+            previous one are used.
         """
 
     def start(self, x: np.ndarray) -> None:
-        """Set the position, at the first draw and where another step has moved the variables.
+        """Set the position, at the first draw and after another step has moved the variables.
 
         Parameters
         ----------
         x : ndarray, shape (size,)
-            In the coordinates of the model.
+            Position in the coordinates of the model.
 
         Raises
         ------
@@ -75,12 +76,12 @@ class Sampler(Protocol):
         """
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once, and return sample stats by name.
+        """Generate one draw, and return its sample stats by name.
 
         Raises
         ------
         NotFiniteError
-            If the draw is not finite, and the warm-up cannot undo it.
+            If the draw is not finite, and it cannot be undone in the warm-up.
         """
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:

@@ -6,7 +6,7 @@ from pymc_geodesic.sparse.data import (
     SparseContainers,
     SparseData,
     canonical_rows,
-    containers_of,
+    get_containers,
     sparse_containers,
 )
 
@@ -17,7 +17,7 @@ __all__ = [
     "SparseTransposeDot",
     "admixture_log_likelihood",
     "canonical_rows",
-    "containers_of",
+    "get_containers",
     "in_order",
     "sparse_containers",
 ]

@@ -104,7 +104,7 @@ def sparse_containers(model: Model, name: str) -> SparseContainers | None:
     return None if width is None else SparseContainers(values, columns, rows, width)
 
 
-def containers_of(model: Model, name: str) -> list[SharedVariable]:
+def get_containers(model: Model, name: str) -> list[SharedVariable]:
     """Find the containers of data by name: one, or the three of a sparse matrix.
 
     Parameters

@@ -1,6 +1,6 @@
-"""Validation of models, variables, starting points and combinations of steps; errors of steps.
+"""Checks of models, variables, starting points and combinations of steps, with error messages.
 
-Each message names the step and the variables, and what to do.
+Each message names the step and the variables, and states the remedy.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 _log = logging.getLogger("pymc")
 
-MOST_MEMORY = 1e9
-"""Bytes of all draws of `pymc.sample` above which a warning is logged."""
+MAX_DRAW_BYTES = 1e9
+"""Memory of all draws of `pymc.sample`, in bytes, above which a warning is logged."""
 
 
 def global_variables(
@@ -48,12 +48,12 @@ def global_variables(
     every: Sequence[ManifoldVariable],
     local: Sequence[ManifoldVariable],
 ) -> list[ManifoldVariable]:
-    """Variables that are not local, Euclidean ones first: a metric joins these.
+    """Select the variables that are not local, Euclidean ones first, as a metric requires.
 
     Parameters
     ----------
     name : str
-        Of the step.
+        Name of the step.
     model : pymc.Model
     every, local : sequence of ManifoldVariable
         All variables to sample, and those with one value for each row.
@@ -61,7 +61,7 @@ def global_variables(
     Raises
     ------
     ValueError
-        If there is none.
+        If there are none.
     """
     local_values = [variable.value for variable in local]
     found = sorted(
@@ -71,11 +71,11 @@ def global_variables(
     if not every:
         free = [rv.name for rv in model.free_RVs]
         raise ValueError(
-            f"{name} samples continuous variables, and none of the free variables {free} is one; "
-            "leave them to PyMC's steps, pm.sample()"
+            f"{name} samples continuous variables, and none of the free variables {free} is "
+            "continuous. Leave them to PyMC's step methods, pm.sample()"
         )
     if not found:
-        raise ValueError("local= names every variable; leave at least one global variable")
+        raise ValueError("local= names every variable. Leave at least one global variable")
     return found
 
 
@@ -85,12 +85,12 @@ def check_smoothness(
     variables: Sequence[ManifoldVariable],
     minibatches: MinibatchArguments,
 ) -> None:
-    """Validate that gradients see all that the log-density does where variables move.
+    """Check that the log-density has no jumps and no moving boundary, which gradients miss.
 
     Parameters
     ----------
     name : str
-        Of the step, which has no Metropolis correction.
+        Name of the step, which has no Metropolis correction.
     model : pymc.Model
     variables : sequence of ManifoldVariable
     minibatches : MinibatchArguments
@@ -98,7 +98,7 @@ def check_smoothness(
     Raises
     ------
     ValueError
-        If a term has a moving edge, beyond which the density is zero, or a jump.
+        If a term has a jump, or a boundary that depends on variables.
     """
     terms = logp_terms(model)
     for term, names in find_edges(model, variables, terms):
@@ -107,16 +107,16 @@ def check_smoothness(
         raise ValueError(jump_message(name, term, names))
 
 
-def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:
-    """Warn of orthogonal matrices, whose determinant keeps its sign along a chain."""
+def warn_about_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> None:
+    """Warn about orthogonal matrices, whose determinant keeps its sign along a chain."""
     for variable in variables:
         if variable.manifold.is_connected:
             continue
         message = (
             f"{variable.name!r} is an orthogonal matrix of shape {variable.shape}, and {name} "
             "never changes the sign of its determinant: each chain samples the component of its "
-            "initial value. Use GMC, which proposes the other sign, or set initvals= of one "
-            "component if it holds all of the posterior"
+            "initial value. Use GMC, which proposes the other sign, or, if all of the posterior "
+            "is in one component, set initvals= to values of that component"
         )
         warnings.warn(
             see(message, "square-frames"),
@@ -125,8 +125,8 @@ def warn_of_square_frames(name: str, variables: Sequence[ManifoldVariable]) -> N
         )
 
 
-def warn_of_backend(name: str, mode: Any, own_mode: Any) -> None:
-    """Warn of a mode of `pymc.sample` that has another backend than the step.
+def warn_about_backend(name: str, mode: Any, own_mode: Any) -> None:
+    """Warn if the backend of `pymc.sample` differs from that of the step.
 
     Parameters
     ----------
@@ -139,9 +139,9 @@ def warn_of_backend(name: str, mode: Any, own_mode: Any) -> None:
     if wanted == own:
         return
     message = (
-        f"pm.sample(backend=...) has no effect on {name}, which was made before and compiles its "
-        f'gradients in mode "{own}", not "{wanted}". Set compile_kwargs={{"mode": "{wanted}"}} in '
-        f"{name}(...)"
+        f"pm.sample(backend=...) has no effect on {name}, which has already been created and "
+        f'compiles its gradients in mode "{own}", not "{wanted}". Set '
+        f'compile_kwargs={{"mode": "{wanted}"}} in {name}(...)'
     )
     warnings.warn(
         see(message, "backend"),
@@ -150,54 +150,55 @@ def warn_of_backend(name: str, mode: Any, own_mode: Any) -> None:
     )
 
 
-def warn_of_memory(model: Model, n_draws: int, var_names: Collection[str] | None) -> None:
-    """Warn of draws that need more than `MOST_MEMORY`, as deterministics with a value per row do.
+def warn_about_memory(model: Model, n_draws: int, var_names: Collection[str] | None) -> None:
+    """Warn if the draws need more than `MAX_DRAW_BYTES`, often for deterministics of each row.
 
     Parameters
     ----------
     model : pymc.Model
     n_draws : int
-        Of all chains.
+        Number of draws of all chains.
     var_names : collection of str or None
-        Variables that are stored; all of them if it is None.
+        Names of the variables to store; all if None.
     """
     stored = [each for each in model.unobserved_RVs if var_names is None or each.name in var_names]
     sizes = {}
     for each in stored:
-        size = math.prod(length or 0 for length in shape_of(each))  # unknown ones do not count
+        size = math.prod(length or 0 for length in shape_of(each))  # 0 for unknown lengths
         sizes[each.name] = size * n_draws * np.dtype(each.type.dtype).itemsize
     total = sum(sizes.values())
-    if total <= MOST_MEMORY:
+    if total <= MAX_DRAW_BYTES:
         return
     largest = [name for name, size in sizes.items() if size > 0.1 * total]
     message = (
         f"{n_draws:,} draws of {largest} need {total / 1e9:.1f} GB of memory. Name the variables "
-        "to store, pm.sample(var_names=[...]); pm.compute_deterministics gives the others later"
+        "to store, pm.sample(var_names=[...]), and compute the others afterwards with "
+        "pm.compute_deterministics"
     )
     _log.warning(see(message, "memory"))
 
 
-def another_model(name: str, own: Model, other: Model) -> ValueError:
-    """Error of a step that was made in one model and is used in another."""
-    made, used = (_described(each) for each in (own, other))
-    again = "; the model was built again after the step was made" if made == used else ""
+def wrong_model_error(name: str, own: Model, other: Model) -> ValueError:
+    """Error for a step that was created in one model and is used in another."""
+    made, used = (_describe(each) for each in (own, other))
+    again = "; the model was built again after the step was created" if made == used else ""
     message = (
-        f"{name} was made in {made} and is used in another model, {used}{again}. Make the step in "
-        f"the model that is sampled: with model: step = {name}(...)"
+        f"{name} was created in {made} but is used in {used}{again}. Create the "
+        f"step in the model that is sampled: with model: step = {name}(...)"
     )
     return ValueError(see(message, "another-model"))
 
 
-def _described(model: Model) -> str:
-    """Name of a model, if it has one, and its free variables."""
+def _describe(model: Model) -> str:
+    """Describe a model by its name, if it has one, and its free variables."""
     named = f"model {model.name!r}" if model.name else "a model"
     return f"{named} with the free variables {[rv.name for rv in model.free_RVs]}"
 
 
-def not_tuned(name: str) -> SamplingError:
-    """Error of a step that needs a warm-up and has had none."""
+def untuned_error(name: str) -> SamplingError:
+    """Error for a step that needs a warm-up and has had none."""
     message = (
-        f"{name} has not been tuned in this process, and tune=0 leaves no warm-up. "
+        f"{name} has not been tuned in this process, and tune=0 skips the warm-up. "
         "Sample with tune > 0, or specify the dynamics, such as step_size=. Settings "
         "tuned with cores > 1 stay in the processes of the chains; to use them again "
         "with tune=0, tune with cores=1."
@@ -208,16 +209,16 @@ def not_tuned(name: str) -> SamplingError:
 def check_burn_in(
     name: str, model: Model, variables: Sequence[ManifoldVariable], point: PointType
 ) -> None:
-    """Validate that a chain of a tuned step does not start at the model's initial point.
+    """Check that a chain without warm-up does not start at the model's initial point.
 
     Parameters
     ----------
     name : str
-        Of the step.
+        Name of the step, which has been tuned before.
     model : pymc.Model
     variables : sequence of ManifoldVariable
     point : dict
-        Where a chain without warm-up starts.
+        Starting point of the chain.
 
     Raises
     ------
@@ -235,9 +236,9 @@ def check_burn_in(
     every = [rv.name for rv in model.free_RVs]
     values = ", ".join(f'"{each}": posterior["{each}"].values[c, -1]' for each in every)
     message = (
-        f"tune=0 continues with the settings that {name} tuned before, but "
+        f"tune=0 reuses the settings that {name} has tuned, but "
         f"{', '.join(map(repr, names))} would start at the initial point of the model "
-        "without burn-in, and the first draws would enter the result. Pass the last draws "
+        "without burn-in, and the first draws would bias the result. Pass the last draws "
         f"of the tuned chains as starting points, initvals=[{{{values}}} for c in "
         "range(chains)], or sample with tune > 0."
     )
@@ -252,36 +253,36 @@ def check_log_density(
     *,
     thoroughly: bool = False,
 ) -> None:
-    """Validate the log-density of each term where a chain starts.
+    """Check that the log-density of each term is finite at the starting point of a chain.
 
     Parameters
     ----------
     name : str
-        Of the step.
+        Name of the step.
     variables : sequence of ManifoldVariable
     log_terms : LogTerms
     point : dict
     thoroughly : bool
-        Whether terms of much data are evaluated too.
+        Whether to evaluate terms of large data too.
 
     Raises
     ------
     SamplingError
-        If a term is not finite, which no proposal would leave.
+        If a term is not finite: no proposal would be accepted.
     """
     if not (thoroughly or log_terms.fails(point)):
         return
     report = log_terms.report(point)
     if report is not None:
         message = (
-            f"the log-density is not finite where {name} starts to sample "
-            f"{_names(variables)}, and no step size helps. {report}."
+            f"the log-density is not finite at the starting point of {name} for "
+            f"{_names(variables)}, at any step size. {report}."
         )
         raise SamplingError(see(message, "start"))
 
 
-def invalid_start(name: str, error: StartError) -> ValueError:
-    """Error of an initial value that has no coordinates on its manifold."""
+def invalid_start_error(name: str, error: StartError) -> ValueError:
+    """Error for an initial value that has no coordinates on its manifold."""
     message = (
         f"{name} cannot start from the value of {error.name!r}: "
         f"{error.reason} Give {error.name!r} another initial value (initval= or initvals=)."
@@ -289,28 +290,28 @@ def invalid_start(name: str, error: StartError) -> ValueError:
     return ValueError(see(message, "start"))
 
 
-def not_finite(
+def divergence_error(
     name: str, variables: Sequence[ManifoldVariable], error: NotFiniteError, where: str, draw: int
 ) -> SamplingError:
-    """Error of a position, velocity, gradient or log-density that is not finite.
+    """Error for a position, velocity, gradient or log-density that is not finite.
 
     Parameters
     ----------
     name : str
-        Of the step.
+        Name of the step.
     variables : sequence of ManifoldVariable
     error : NotFiniteError
-        From the sampler.
+        Error of the sampler.
     where : str
-        Variables whose coordinates are not finite; empty if that is unknown.
+        Names of the variables whose coordinates are not finite; empty if unknown.
     draw : int
     """
     sampled = _names(variables)
     if error.at_start:
         message = (
-            f"the {error.what} in {where or sampled} is not finite "
-            f"where {name} starts: no step size helps. Check the data for NaN and use other "
-            "initial values (initval=); model.debug() shows which term is not finite."
+            f"the {error.what} in {where or sampled} is not finite at the starting point of "
+            f"{name}, at any step size. Check the data for NaN and use other initial values "
+            "(initval=); model.debug() shows which term is not finite."
         )
         return SamplingError(see(message, "start"))
     message = (
@@ -336,11 +337,11 @@ class _Step(Protocol):
     Attributes
     ----------
     model : pymc.Model
-        Has the rows that the step divides in data containers.
+        Model in which the rows that the step divides into minibatches are data containers.
     vars : list of TensorVariable
         Value variables that it samples.
     streamed : tuple of str
-        Data whose rows it takes from ``batches=`` and not from the model.
+        Names of the data whose rows come from ``batches=`` and not from the model.
     """
 
     model: Model
@@ -368,13 +369,13 @@ class StepsOfChain:
         steps.append(ref(step))
 
     def check(self, model: Model, step: _Step) -> None:
-        """Validate at the first draw that no other step samples from the density of partial data.
+        """Check at the first draw that no other step samples from the density of partial data.
 
         Raises
         ------
         ValueError
-            If another step samples variables of a model with a `pymc.Minibatch`, or of streamed
-            data of which the model holds one block.
+            If another step samples a variable of a model with a `pymc.Minibatch`, or a variable
+            that depends on streamed data, of which the model contains one block only.
         """
         self._has_begun[model] = True
         found = [each() for each in self._steps.get(model, [])]
@@ -387,23 +388,23 @@ class StepsOfChain:
         left = [model.values_to_rvs[v].name for v in model.value_vars if v not in sampled]
         if left:
             message = (
-                f"{left} would be sampled by another step method, from the log-density of other "
-                "random rows at each evaluation: the model has a pm.Minibatch. Sample them with "
-                "a step method of pymc_geodesic that takes minibatches, or write the model with "
-                f"pm.Data containers and all rows, and give {type(step).__name__} minibatch=[...] "
-                "and batch_size="
+                f"{left} would be sampled by another step method, whose log-density would use new "
+                "random rows at each evaluation, since the model has a pm.Minibatch. Sample them "
+                "with a step method of pymc_geodesic that takes minibatches, or write the model "
+                f"with pm.Data containers and all rows, and set minibatch=[...] and batch_size= in "
+                f"{type(step).__name__}(...)"
             )
             raise ValueError(see(message, "left-to-other-steps"))
 
 
 def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
-    """Validate that no other step samples a variable from one block of a stream.
+    """Check that no other step samples a variable from one block of a stream.
 
     Parameters
     ----------
     model : pymc.Model
     step : step method
-        Takes rows from ``batches=``.
+        Step whose rows come from ``batches=``.
     steps : sequence of step methods
         All registered steps of the chain.
 
@@ -420,7 +421,7 @@ def check_streams(model: Model, step: _Step, steps: Sequence[_Step]) -> None:
     if left:
         message = (
             f"{left} would be sampled by another step method from the values of "
-            f"{list(step.streamed)} in the model, and not from the rows of batches=. Give them to "
-            f"{type(step).__name__} too, or to another step method with the same batches="
+            f"{list(step.streamed)} in the model, and not from the rows of batches=. Add them to "
+            f"the vars of {type(step).__name__}, or use another step method with the same batches="
         )
         raise ValueError(see(message, "left-to-other-steps"))

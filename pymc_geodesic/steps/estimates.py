@@ -1,4 +1,4 @@
-"""Gradient estimate of a step, from its arguments."""
+"""Gradient estimates of step methods, composed from their arguments."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class LocalArguments:
     Attributes
     ----------
     draws, tune : int
-        Transitions that are averaged over, and transitions before them.
+        Number of transitions to average over, and number to discard before them.
     steps : int
-        Leapfrog steps of each.
+        Number of leapfrog steps of each transition.
 
     Raises
     ------
@@ -43,7 +43,7 @@ class LocalArguments:
     steps: int
 
     def __post_init__(self) -> None:
-        """Validate the numbers."""
+        """Check the numbers."""
         check_integers(
             local_draws=(self.draws, 1), local_tune=(self.tune, 0), local_steps=(self.steps, 1)
         )
@@ -70,7 +70,7 @@ def gradient_estimate(
         + \frac{N}{n} \sum_{i \in S} \nabla \log p(y_i \mid x),
 
     with respect to the coordinates of the manifolds. `minibatch_log_density` of
-    `pymc_geodesic.gradients.minibatch_gradient` multiplies the terms of rows by N / n.
+    `pymc_geodesic.gradients.minibatch_gradient` multiplies the terms of the rows by N / n.
 
     Parameters
     ----------
@@ -80,9 +80,9 @@ def gradient_estimate(
     minibatches : MinibatchArguments
     local_arguments : LocalArguments, optional
     noise : MinibatchNoise
-        What the dynamics assume of the noise of minibatches.
+        Assumption of the dynamics about the gradient noise of minibatches.
     with_value : bool
-        Whether the log-density is needed too.
+        Whether to compute the log-density too.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`.
 
@@ -99,17 +99,20 @@ def gradient_estimate(
     if minibatches.minibatch is None:
         raise ValueError(
             "local= needs minibatch=[...], the names of the data containers whose rows the "
-            "local variables belong to; batch_size= may be left out to use all rows"
+            "local variables belong to. Omit batch_size= to use all rows"
         )
     if minibatches.batches is not None:
-        raise ValueError("local= needs rows that can be visited again, not batches=")
+        raise ValueError(
+            "local= visits the same rows repeatedly, which batches= does not allow. Use "
+            "minibatch=[...] and batch_size="
+        )
     n_rows = local[0].shape[0]
     source = minibatch_source(model, minibatches, noise=noise, default_batch_size=n_rows)
     total_size = local_total_size(model, local, source, minibatches.total_size)
     n_draws = local_arguments.draws
     if not with_value:
-        # Local draws that are fixed during a draw act as friction, and only the variance of
-        # N / n of them or fewer adds as much temperature as that takes away.
+        # Local draws are fixed during a draw, which acts on the global variables as friction. The
+        # variance between the local draws balances it only if there are at most N / n of them.
         n_draws = min(n_draws, max(1, total_size // source.batch_size))
     return LocalGradient(
         model,

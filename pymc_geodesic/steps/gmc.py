@@ -67,7 +67,7 @@ class GMC(GeodesicStep):
         posterior standard deviations.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
-        period, of random length within 40 % of it, and 10 in the coordinates of the model.
+        period, with a random length within 40 % of it, or 10 if coordinates are not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1.
     metric : {"auto", "sparse", "dense", "diag", None} or array
@@ -104,11 +104,11 @@ class GMC(GeodesicStep):
     local_draws : int
         Number of transitions of the local variables to average over.
     local_tune : int
-        Number of transitions of the local variables before those.
+        Number of transitions of the local variables to discard before those.
     local_steps : int
         Number of leapfrog steps of a transition of the local variables.
     manifolds : mapping of str to Manifold class, optional
-        Manifold by variable name, in place of the one that the transform of the variable implies.
+        Manifold by variable name, instead of the one that the transform of the variable implies.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional

@@ -46,7 +46,7 @@ from pymc_geodesic.steps.pymc_interface import (
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
 
-LAST_BIAS = 0.05
+FINAL_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing.
 
 A thermostat compensates its mean over the coordinates of a variable, and not the differences.
@@ -65,8 +65,8 @@ class gSGNHT(GeodesicStep):
         Q\,d\xi = (v^\top v / m - 1)\,dt
 
     on a product of manifolds: `SGGMC`, with its notation and its gradient estimate, whose friction
-    ξ, one thermostat for each variable of dimension m, adapts until the kinetic temperature is 1,
-    whatever the gradient noise. On Euclidean variables the method is SGNHT.
+    ξ, one thermostat for each variable of dimension m, adapts until the kinetic temperature is 1
+    for any variance of the gradient noise. On Euclidean variables the method is SGNHT.
 
     Parameters
     ----------
@@ -89,13 +89,13 @@ class gSGNHT(GeodesicStep):
         steps.
     n_steps : int, optional
         Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
-        nearly independent, and 10 in the coordinates of the model.
+        nearly independent, or 10 if coordinates are not adapted.
     gradient_noise : float, array or "fisher", optional
         Variance V of the gradient estimate, which is subtracted from the injected noise: one
         number, one number per coordinate, or ``"fisher"`` for the empirical Fisher information of
         the first minibatch of each draw, at the position where the draw starts. None subtracts
-        nothing. Where ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at
-        zero and the coordinate is counted in the sample stat ``noise_clips``.
+        nothing. If ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at zero
+        and the coordinate is counted in the sample stat ``noise_clips``.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
@@ -110,20 +110,20 @@ class gSGNHT(GeodesicStep):
         centering point, at which the gradient over all rows is known, so that the gradient noise
         decreases with the width of the posterior. 2 estimates the remainder of the first-order
         expansion, for which the Hessian over all rows is computed too. False uses minibatch
-        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
-        cheaper, and uses neither where it costs more than it saves.
+        gradients alone. ``"auto"`` starts with 1, switches to 2 if that makes an independent draw
+        cheaper, and uses neither if they cost more than they save.
     tune_temperature : float, optional
         Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
         crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
-        temperature bias to that of sampling. By default 11 if the gradients at the start show that
-        the posterior is far away, and 1.5 otherwise; 101 with ``local``.
+        temperature bias to that of sampling. By default 11 if the gradients at the starting point
+        show that it is far from the posterior, and 1.5 otherwise; 101 with ``local``.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default.
     minibatch : str, variable or sequence of them, optional
-        Which rows: an observed variable or its dimension, or the names of all ``pm.Data``
-        containers with a row per observation. By default the rows of all observed variables, with
-        each container, constant and array of indices that is as long; ``step.rows`` shows what was
-        found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        Data whose rows form the minibatches: an observed variable or its dimension, or the names of
+        all ``pm.Data`` containers with a row per observation. By default all observed variables,
+        with every container, constant and index array of the same length; ``step.rows`` shows what
+        was found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
         ``batch_size``.
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
@@ -139,13 +139,13 @@ class gSGNHT(GeodesicStep):
         ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
         thermostat compensates it, except with local variables, it must be independent from step to
         step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
-        temperature of slow coordinates below 1. There ``"shuffled"`` is replaced by
+        temperature of slow coordinates below 1. In these cases ``"shuffled"`` is replaced by
         ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
-        than 1,000 blocks, since the noise over K blocks differs from the known one by about
-        sqrt(2/K).
+        than 1,000 blocks, since the variance over K blocks differs from the known one by a relative
+        error of about sqrt(2/K).
     draws_per_block : int, optional
-        Number of draws with minibatches from the first block of ``batches``; other blocks in
-        proportion to their rows. One pass over each block by default.
+        Number of draws with minibatches from the first block of ``batches``; for other blocks in
+        proportion to their numbers of rows. One pass over each block by default.
     local : variable, name or sequence of them, optional
         Variables with one value for each row of the minibatch, such as topic proportions of
         documents, or the dimension of the rows, for all variables that have it. Each draw takes one
@@ -157,7 +157,7 @@ class gSGNHT(GeodesicStep):
         batch size: local draws are fixed during the integration steps of a draw, which acts on the
         other variables as friction, and only the variance between them preserves the temperature.
     local_tune : int
-        Number of transitions of the local variables before those.
+        Number of transitions of the local variables to discard before those.
     local_steps : int
         Number of leapfrog steps of a transition of the local variables.
     splitting : {"exact", "paper"}
@@ -165,7 +165,7 @@ class gSGNHT(GeodesicStep):
         which the temperature of the positions exceeds v·v/m by the factor cosh(ρ/2), ρ = ξε; the
         thermostats correct for it.
     manifolds : mapping of str to Manifold class, optional
-        Manifold by variable name, in place of the one that the transform of the variable implies.
+        Manifold by variable name, instead of the one that the transform of the variable implies.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional
@@ -188,14 +188,16 @@ class gSGNHT(GeodesicStep):
 
     Coordinates are not adapted if a parameter of the dynamics is specified, with ``local``, on
     simplices, and for streams with few minibatches per epoch. ``step.adaptation`` shows what is
-    adapted. There a thermostat keeps the mean temperature over the coordinates of a variable at 1,
-    and coordinates with more gradient noise than the mean above it; the parameters that are not
-    specified are adapted so that the temperature bias without a thermostat would be 5 %.
+    adapted. In these cases a thermostat keeps the mean temperature over the coordinates of a
+    variable at 1; coordinates with more gradient noise than the mean have a higher temperature. The
+    parameters that are not specified are adapted so that the temperature bias without a thermostat
+    would be 5 %.
 
     With steps of length ε the mean of v·v/m along geodesics exceeds the temperature of the
     positions by the factor 1 / (1 − ε²λ/4), λ the mean curvature along the velocities. The
-    thermostats keep v·v/m at this multiple, λ being estimated along the way, so that the positions
-    have their variance at every step size and, with ``splitting="paper"``, at every friction.
+    thermostats keep v·v/m at this multiple, with λ estimated from draw to draw, so that the
+    positions have the right variance at every step size and, with ``splitting="paper"``, at every
+    friction.
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
@@ -347,7 +349,7 @@ class gSGNHT(GeodesicStep):
                 self.product,
                 noise_is_known=gradient_noise is not None,
                 tune_temperature=tune_temperature,
-                last_bias=LAST_BIAS,
+                final_bias=FINAL_BIAS,
                 n_steps=n_steps,
             ),
             gradient_noise=gradient_noise,

@@ -1,4 +1,4 @@
-"""Parts from which the constructors of Metropolis-corrected steps compose their samplers."""
+"""Components of Metropolis-corrected samplers: adaptation, monitors and checks for `GMC`."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
 
 
 def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArguments) -> None:
-    """Validate that the gradient and log-density are those of all rows, once each.
+    """Check that gradient and log-density use each row of the data exactly once.
 
     Parameters
     ----------
     name : str
-        Of the step.
+        Name of the step.
     estimate : GradientEstimate
     minibatches : MinibatchArguments
 
@@ -60,14 +60,14 @@ def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArg
         return
     if not estimate.is_local:
         message = (
-            f"the model has a pm.Minibatch, but {name} corrects with the log-density of all "
-            "the data; write the model with all rows, or use SGGMC or gSGNHT"
+            f"the model has a pm.Minibatch, but the Metropolis correction of {name} needs the "
+            "log-density of all data. Write the model with all rows, or use SGGMC or gSGNHT"
         )
     else:
         message = (
-            f"{name} corrects with the log-density of all rows, once each, but "
+            f"the Metropolis correction of {name} needs each row exactly once, but "
             f"batch_size={estimate.source.batch_size}, total_size={estimate.total_size} and "
-            f"minibatch_order={minibatches.minibatch_order!r} select others; omit them, or "
+            f"minibatch_order={minibatches.minibatch_order!r} select other rows. Omit them, or "
             "use SGGMC or gSGNHT"
         )
     raise ValueError(see(message, "exact"))
@@ -79,12 +79,12 @@ def hierarchy(
     metric: str | np.ndarray | None,
     compile_kwargs: Mapping[str, Any] | None,
 ) -> GroupEffects | None:
-    """Find the effects of a hierarchical model, where the argument ``metric`` uses them.
+    """Find the group effects of a hierarchical model, if the argument ``metric`` uses them.
 
     Raises
     ------
     ValueError
-        If ``metric="sparse"`` and there are none.
+        If ``metric="sparse"`` and the model has no group effects.
     """
     if not isinstance(metric, str) or metric not in ("auto", "sparse"):
         return None
@@ -93,9 +93,9 @@ def hierarchy(
         return effects if effects is not None and effects.are_hierarchical else None
     if effects is None:
         raise ValueError(
-            'metric="sparse" needs effects of groups: normal variables of which each row of the '
-            "observations takes an entry by an index, as in effect[group], in a model of Euclidean "
-            "variables that one step samples, with at most 300 coordinates that are no effects. "
+            'metric="sparse" needs group effects: normal variables that the rows of the '
+            "observations use by an index, as in effect[group], in a model of Euclidean "
+            "variables that one step samples, with at most 300 other coordinates. "
             'Use metric="auto" for this model'
         )
     return effects
@@ -116,13 +116,13 @@ def trajectory_adaptation(
 ) -> TrajectoryAdaptation:
     """Choose the adaptation of Hamiltonian trajectories.
 
-    `WhitenedTrajectories` where the step size is not user-specified and there are no local
-    variables, else `StepSizeAdaptation`, which keeps a user-specified step size.
+    `WhitenedTrajectories` if the step size is not user-specified and there are no local variables,
+    otherwise `StepSizeAdaptation`, which keeps a user-specified step size.
 
     Parameters
     ----------
     estimate : GradientEstimate
-        With the log-density.
+        Gradient and log-density.
     product : Product
     initial_step_size : InitialStepSize
         Initial step size of dual averaging in the coordinates of the model.
@@ -131,7 +131,7 @@ def trajectory_adaptation(
     effects : GroupEffects, optional
         Effects of a hierarchical model, for ``metric="sparse"``.
     may_split : bool
-        Whether the integrator may be that of a split Hamiltonian.
+        Whether the integrator may split the Hamiltonian.
     """
     if effects is not None:
         entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
@@ -170,16 +170,16 @@ def trajectory_adaptation(
         n_steps=n_steps or DEFAULT_STEPS,
         target_accept=target_accept,
         initial_step_size=initial_step_size,
-        # a free particle goes half around the smallest compact manifold
+        # half of the circumference of the smallest compact manifold, at the rms speed sqrt(dim)
         max_step_size=math.pi / math.sqrt(max(dims)) if dims else math.inf,
-        reason="metric=None or local variables exclude whitened coordinates",
+        reason="coordinates are not whitened with metric=None or local variables",
     )
 
 
 def square_frames(
     variables: Sequence[ManifoldVariable], product: Product
 ) -> list[tuple[slice, int]]:
-    """Coordinates of each orthogonal n × n matrix, and n."""
+    """List the coordinates of each orthogonal n × n matrix, with n."""
     frames = []
     for variable in variables:
         manifold = variable.manifold
@@ -194,9 +194,12 @@ def square_frames(
 def trajectory_monitors(
     step: GeodesicStep, sampler: HMCSampler, target_accept: float
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
-    """Make monitors, and list the diagnoses in the order in which they are reported."""
+    """Create the monitors, and list the diagnoses in the order in which they are reported."""
     acceptance = AcceptanceMonitor(target_accept)
-    remedy = "Take more draws or increase n_steps."
+    remedy = (
+        "Omit step_size and n_steps if they are set, so that they are adapted; otherwise take more "
+        "draws."
+    )
     frames = [v.name for v in step.variables if isinstance(v.manifold, Stiefel)]
     if frames and sampler.adaptation.is_whitened:
         names = ", ".join(f"{name!r}: pg.manifolds.Euclidean" for name in frames)

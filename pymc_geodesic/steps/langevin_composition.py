@@ -1,4 +1,4 @@
-"""Parts from which the constructors of Langevin steps compose their samplers."""
+"""Components of Langevin samplers: adaptation, monitors and reports for the step methods."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
     "whitened_gradient": (np.float64, []),
     "noise_ratio": (np.float64, []),
 }
-"""Types and shapes of the sample stats of every step that can whiten its coordinates."""
+"""Types and shapes of the sample stats of the steps that can whiten their coordinates."""
 
 EXPLORATION_ACCEPTANCE = 0.8
-"""Acceptance rate of the trajectories of the first phase of a warm-up."""
+"""Target acceptance rate of the trajectories in the first phase of the warm-up."""
 
-LAST_BIAS_OF_KNOWN_NOISE = 0.5
+FINAL_BIAS_OF_KNOWN_NOISE = 0.5
 """Fraction of the noise of the dynamics that gradient noise of known variance may replace."""
 
-LARGEST_MONITORED = 50_000
-"""Maximum number of coordinates with a stationarity monitor, whose sums take memory."""
+MAX_MONITORED_COORDINATES = 50_000
+"""Maximum number of coordinates for which the stationarity monitor runs; it limits memory."""
 
 
 def user_parameters(
@@ -83,7 +83,7 @@ def user_parameters(
     friction: float | None = None,
     momentum_decay: float | None = None,
 ) -> UserParameters:
-    """Validate the step size and friction that the user specified.
+    """Check the user-specified step size and friction.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def user_parameters(
     Returns
     -------
     UserParameters
-        With numbers of any type as floats.
+        Numbers of any type are converted to floats.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def minibatch_noise(
     has_thermostats: bool = False,
     is_local: bool = False,
 ) -> MinibatchNoise:
-    """Return what the dynamics assume of the noise of successive minibatches.
+    """Return the assumption of the dynamics about the gradient noise of successive minibatches.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def minibatch_noise(
     has_thermostats : bool
         Whether thermostats compensate noise of unknown variance.
     is_local : bool
-        Whether rows have local variables, so that one minibatch serves for all inner steps.
+        Whether rows have local variables, so that all inner steps use the same minibatch.
     """
     if is_local:
         return MinibatchNoise.ANY
@@ -154,14 +154,14 @@ def whitened_adaptation(
     rule: ParameterRule,
     n_steps: int | None,
 ) -> WhitenedAdaptation | Ineligible:
-    """Adaptation in whitened coordinates, or the reason why there is none.
+    """Create the adaptation in whitened coordinates, or return the reason why there is none.
 
     Parameters
     ----------
     estimate : GradientEstimate
     product : Product
     whitens : bool
-        Whether the arguments of the step leave the coordinates to adaptation.
+        Whether the arguments of the step allow coordinates to be adapted.
     angles : collection of str
         Euclidean variables that are angles.
     rule : ParameterRule
@@ -170,7 +170,9 @@ def whitened_adaptation(
         See `pymc_geodesic.SGGMC`.
     """
     if not whitens:
-        return Ineligible("user-specified arguments or local variables exclude them")
+        return Ineligible(
+            "coordinates are not adapted with user-specified arguments or local variables"
+        )
     assert metric is not None
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
     if isinstance(gradient, Ineligible):
@@ -219,9 +221,9 @@ def langevin_adaptation(
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
 
-    `WhitenedAdaptation` where the user specified nothing, and rows and manifolds allow it;
-    `FixedParameters` where step size and friction are user-specified; else `TemperatureAnnealing`,
-    which adapts both or one of them in the coordinates of the model.
+    `WhitenedAdaptation` if no parameter is user-specified, and rows and manifolds allow it;
+    `FixedParameters` if step size and friction are user-specified; otherwise
+    `TemperatureAnnealing`, which adapts one or both of them in the coordinates of the model.
 
     Parameters
     ----------
@@ -229,22 +231,22 @@ def langevin_adaptation(
     product : Product
     parameters : UserParameters
     whitens : bool
-        Whether the arguments of the step leave the coordinates to adaptation.
+        Whether the arguments of the step allow coordinates to be adapted.
     angles : collection of str
         Euclidean variables that are angles.
     rule : ParameterRule
         Parameters in whitened coordinates, for gradient noise of known variance.
     annealing : (AnnealingRule, AnnealedMeasurements)
-        Parameters in the coordinates of the model, and the measurements that they follow from.
+        Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
-        Bound of (γ + ξ)/γ where a temperature above 1 is wanted.
+        Upper bound of (γ + ξ)/γ during annealing, at temperatures above 1.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
 
     Raises
     ------
     ValueError
-        If a covariance is given that nothing uses, or ``gradient_noise`` has another size.
+        If ``metric`` is a covariance that is not used, or ``gradient_noise`` has the wrong size.
     """
     whitened = whitened_adaptation(
         estimate,
@@ -285,28 +287,28 @@ def underdamped_annealing(
     *,
     noise_is_known: bool,
     tune_temperature: float | None,
-    last_bias: float,
+    final_bias: float,
     n_steps: int | None,
 ) -> tuple[UnderdampedAnnealing, AnnealedMeasurements]:
-    """Rule for step size and friction of SGGMC and gSGNHT, and its measurements.
+    """Create the rule for step size and friction of SGGMC and gSGNHT, and its measurements.
 
     Parameters
     ----------
     estimate : GradientEstimate
     product : Product
     noise_is_known : bool
-        Whether the user specified the variance of the gradient.
-    last_bias : float
+        Whether the variance of the gradient estimate is user-specified.
+    final_bias : float
         Bias of the kinetic temperature by gradient noise at the end of annealing.
     tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
     """
     is_local = estimate.is_local
-    first_bias = ANNEALING.first_bias_with_local if is_local else ANNEALING.first_bias
+    initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
     measured = AnnealedMeasurements(
         len(product.dims),
-        first_bias=first_bias if tune_temperature is None else tune_temperature - 1.0,
-        last_bias=LAST_BIAS_OF_KNOWN_NOISE if noise_is_known else last_bias,
+        initial_bias=initial_bias if tune_temperature is None else tune_temperature - 1.0,
+        final_bias=FINAL_BIAS_OF_KNOWN_NOISE if noise_is_known else final_bias,
         min_curvature=max(
             (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
         ),
@@ -316,13 +318,13 @@ def underdamped_annealing(
 
 
 def check_unused_covariance(metric: str | np.ndarray | None) -> None:
-    """Raise an error for a covariance that no whitened coordinates use."""
+    """Raise an error for a covariance if coordinates are not whitened."""
     if isinstance(metric, np.ndarray):
         raise ValueError(
-            "metric= is a covariance, which only adapted dynamics use, and this step does not "
-            "adapt: leave out step_size, friction and other dynamics, local= and "
-            'splitting="paper"; simplices, and rows from disk in few or sparse minibatches, '
-            "never adapt"
+            "metric= is a covariance, but this step does not adapt its coordinates. Omit "
+            "step_size, friction and other parameters of the dynamics, local= and "
+            'splitting="paper"; for simplices, and for streams with few or sparse minibatches, '
+            "omit metric="
         )
 
 
@@ -333,13 +335,14 @@ def stationarity_monitor(
     *,
     n_steps: int | None,
 ) -> StationarityMonitor | None:
-    """Monitor that compares gradients with draws.
+    """Create the stationarity monitor, which compares gradients with draws.
 
-    None with local variables, whose estimates depend on the position, and in huge models.
+    None with local variables, since their gradient estimates depend on earlier positions, and for
+    more than `MAX_MONITORED_COORDINATES` coordinates.
     """
     if isinstance(adaptation, WhitenedAdaptation):
         return adaptation.monitor()
-    if estimate.is_local or product.size > LARGEST_MONITORED:
+    if estimate.is_local or product.size > MAX_MONITORED_COORDINATES:
         return None
     return FixedParameterMonitor(product, estimate.gradient_at, n_steps or DEFAULT_STEPS)
 
@@ -347,7 +350,7 @@ def stationarity_monitor(
 def langevin_monitors(
     step: GeodesicStep, sampler: LangevinSampler, temperature: TemperatureMonitor | None = None
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
-    """Make monitors, and list the diagnoses in the order in which they are reported."""
+    """Create the monitors, and list the diagnoses in the order in which they are reported."""
     adaptation = sampler.adaptation
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
@@ -362,9 +365,9 @@ def langevin_monitors(
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
-    """Log what keeps a step from adapting its coordinates, as a warning where there is a remedy.
+    """Log why a step does not adapt its coordinates, as a warning if there is a remedy.
 
-    Also that minibatches cost more than all rows, or have to be larger.
+    Also log advice if minibatches cost more than all rows, or should be larger.
     """
     if not adaptation.needs_warm_up:
         return

@@ -1,4 +1,4 @@
-"""Values of the variables of a model as one vector, and back."""
+"""Conversion between the values of the variables of a model and one vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pymc_geodesic.steps.pymc_interface import Model, PointType
 
 
 class Packing(Protocol):
-    """A one-to-one map from points to vectors."""
+    """A one-to-one map between points and vectors."""
 
     def pack(self, point: PointType) -> np.ndarray:
         """Coordinates of the variables at a point, shape (size,).
@@ -30,13 +30,14 @@ class Packing(Protocol):
 
 
 class StartError(ValueError):
-    """A value that a step cannot start from.
+    """Error for an invalid initial value.
 
     Parameters
     ----------
     name : str
         Name of the variable.
     reason : str
+        Cause, as part of the error message.
     """
 
     def __init__(self, name: str, reason: str) -> None:
@@ -68,7 +69,7 @@ class ManifoldPacking:
         return position
 
     def unpack(self, position: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Values at coordinates; see `Packing`."""
+        """Values of the value variables; see `Packing`."""
         return {
             variable.value_name: variable.values(
                 position[self._product.slices[variable.name]]
@@ -78,7 +79,7 @@ class ManifoldPacking:
 
 
 class LogPacking:
-    """Logarithms of positive variables and of components of simplices.
+    """Logarithms of positive variables and of the components of simplices.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class LogPacking:
         return position
 
     def unpack(self, position: np.ndarray) -> Mapping[str, np.ndarray]:
-        """Values of logarithms; see `Packing`."""
+        """Values of the value variables; see `Packing`."""
         return {
             variable.value_name: value_of_log(
                 variable,

@@ -41,18 +41,18 @@ __all__ = [
     "modelcontext",
 ]
 
-_MOST_FRAMES = 5
-"""Frames between `arguments_of_sample` and `assign_step_methods`, at most: two of a step, and
-one or two of a compound step."""
+_MAX_FRAMES = 5
+"""Maximum number of stack frames between `arguments_of_sample` and `assign_step_methods`: two of a
+step, and one or two of a compound step."""
 
 
 def arguments_of_sample() -> Mapping[str, Any] | None:
-    """Return the local variables of the `pymc.sample` that reads the variables of a step.
+    """Return the arguments of the `pymc.sample` call that is assigning step methods.
 
     `pymc.sample` does not pass its arguments to a step that exists already. In the main process,
     before any chain begins, it calls `assign_step_methods`, which reads ``vars`` of each such step;
     ``compile_kwargs``, with the mode of ``backend=``, ``draws``, ``chains``, ``var_names`` and
-    ``trace`` are local variables of its frame.
+    ``trace`` are local variables of the frame of `pymc.sample`.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def arguments_of_sample() -> Mapping[str, Any] | None:
         None outside `pymc.sample`.
     """
     frame = sys._getframe(1)
-    for _ in range(_MOST_FRAMES):
+    for _ in range(_MAX_FRAMES):
         caller = frame.f_back
         if caller is None:
             return None
@@ -71,12 +71,12 @@ def arguments_of_sample() -> Mapping[str, Any] | None:
 
 
 def backend_of(mode: Any) -> str:
-    """Name of a mode with the backend of another, such as ``"NUMBA"``, ``"JAX"`` or ``"CVM"``.
+    """Name of the backend of a compilation mode, such as ``"NUMBA"``, ``"JAX"`` or ``"CVM"``.
 
     Parameters
     ----------
     mode : Mode, str or None
-        As `pymc.compile` takes it.
+        Argument ``mode`` of `pymc.compile`.
     """
     linker = get_mode(mode).linker
     if isinstance(linker, VMLinker):

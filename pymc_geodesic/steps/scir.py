@@ -42,11 +42,12 @@ class SCIR(GeodesicStep):
         d\theta = (\hat a - \hat b\theta)\,dt + \sqrt{2\theta}\,dW, \qquad
         \hat a = \alpha + \frac{N}{n}\,\omega \odot \partial_\omega \log p(\text{batch} \mid \omega)
 
-    whose stationary distribution is Gamma(a, b), by its exact transition, a non-central χ² draw.
-    There is no discretization error, however small θ is; what remains is the noise of the estimate
-    â from n of N rows. b is 1 for a Dirichlet variable, and the rate β of the prior plus the
-    exposure c of a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable follows
-    mean-reverting geometric Brownian motion, d log θ = (Â − B̂ log θ) dt + √2 dW, likewise exactly.
+    whose stationary distribution is Gamma(a, b). It is simulated by its exact transition, a
+    non-central χ² draw, without discretization error, however small θ is; the only error is the
+    noise of the estimate â from n of N rows. b is 1 for a Dirichlet variable, and the rate β of the
+    prior plus the exposure c of a likelihood θⁿ exp(−cθ) for a Gamma variable. A LogNormal variable
+    follows mean-reverting geometric Brownian motion, d log θ = (Â − B̂ log θ) dt + √2 dW, which is
+    also simulated exactly.
 
     Parameters
     ----------
@@ -55,17 +56,17 @@ class SCIR(GeodesicStep):
         default.
     step_size : float or callable, optional
         Step size h, a time in units of the relaxation time 1/b: each step reduces the weight of the
-        past by the factor e^{−h}. Or a schedule: a function of the draw, such as `PolynomialDecay`.
+        past by the factor e^{−h}. A schedule is a function of the draw, such as `PolynomialDecay`.
         Adapted during tuning by default.
     n_steps : int
         Number of steps per draw, each with the next minibatch.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default.
     minibatch : str, variable or sequence of them, optional
-        Which rows: an observed variable or its dimension, or the names of all ``pm.Data``
-        containers with a row per observation. By default the rows of all observed variables, with
-        each container, constant and array of indices that is as long; ``step.rows`` shows what was
-        found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        Data whose rows form the minibatches: an observed variable or its dimension, or the names of
+        all ``pm.Data`` containers with a row per observation. By default all observed variables,
+        with every container, constant and index array of the same length; ``step.rows`` shows what
+        was found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
         ``batch_size``.
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
@@ -86,7 +87,7 @@ class SCIR(GeodesicStep):
     local_draws : int
         Number of Gibbs sweeps over a document to average over.
     local_tune : int
-        Number of Gibbs sweeps over a document before those.
+        Number of Gibbs sweeps over a document to discard before those.
     control_variates : bool
         Whether to estimate the counts as n(ω*) + n̂(ω) − n̂(ω*), with the counts n(ω*) over all
         rows at a centering point ω*, the mean over the last quarter of the tuning phase. Each step
@@ -120,22 +121,22 @@ class SCIR(GeodesicStep):
     **Step size.** The stationary variance of θ is a + tanh(h/2) Var[â] (corollary 3.2). The default
     step size is the longest, up to 5, that adds at most 5 % to the variance of ω for each variable;
     the default minibatches add less, since their deviations sum to zero over an epoch. In the first
-    70 % of the tuning phase more is allowed, so that a chain that starts far from the posterior
-    arrives. Counts that depend on ω, as in mixtures, are outdated by the end of a step; another
+    70 % of the tuning phase larger steps are allowed, so that a chain that starts far from the
+    posterior converges. Counts that depend on ω, as in mixtures, change during a step; another
     tanh(h/2) is allowed for that. The sample stat ``variance_inflation`` is the relative variance
     that the noise adds.
 
     **Counts with a sum that depends on ω**, as in mixtures and in factors such as
     ``pm.Potential("t", 5 * w[0])``: the drift has the additional term ωⱼ(M − Σn̂), with M the mean
     of Σn over the tuning phase. Then the stationary distribution of ω is the posterior in the limit
-    h → 0. For the factor above, with exact mean 0.8068 and sd 0.1821, the draws have 0.8074 and
-    0.1799 at h = 0.05, and 0.8245 and 0.1662 without the term.
+    h → 0. For the factor above, the exact mean and standard deviation are 0.8068 and 0.1821; those
+    of the draws are 0.8074 and 0.1799 at h = 0.05, and 0.8245 and 0.1662 without the term.
 
     **With** ``local=["theta"]`` **the term is missing, and the draws are biased at every step
     size**: they follow approximately the posterior times Π(Σα + Σn) over the topics, which favors
-    topics with similar numbers of words. The bias is small where these numbers are well determined.
-    Two topics of three words with α = 0.3, at h = 0.05 with all documents, standard deviation of
-    the probabilities of the words:
+    topics with similar numbers of words. The bias is small if these numbers are well determined.
+    The standard deviations of the probabilities of the words, for two topics of three words with
+    α = 0.3, at h = 0.05 with all documents, are:
 
     ==============================  ====================  ====================  ==============
     Documents                       exact                 SCIR                  largest error
@@ -144,7 +145,7 @@ class SCIR(GeodesicStep):
     twelve, of 9 to 12 words        0.361, 0.143, 0.284   0.351, 0.133, 0.286   −7 %
     ==============================  ====================  ====================  ==============
 
-    For the one document, 0.01 instead of 0.05 leaves 0.292, 0.292 and 0.220.
+    For the one document, h = 0.01 instead of 0.05 gives 0.292, 0.292 and 0.220.
 
     With ``local=["theta"]`` the model must have the likelihood
     `pymc_geodesic.sparse.admixture_log_likelihood` of the counts that ``minibatch=`` names, and the
@@ -153,7 +154,7 @@ class SCIR(GeodesicStep):
     the topics; the next visit of the document starts from this θ. Documents are sampled in
     parallel; draws do not depend on the number of cores. With ``batches=`` (blocks of sparse
     counts, such as ``[counts[i : i + 50] for i in range(0, n, 50)]``) θ has the rows of the largest
-    block and belongs to the present block. The adapted step size bounds the error of posterior
+    block and belongs to the current block. The adapted step size bounds the error of posterior
     variances. For predictions from minibatches of 50 of 10⁵ documents, a schedule such as
     ``PolynomialDecay(0.1, b=10, gamma=0.6)`` converges faster.
 
@@ -197,7 +198,7 @@ class SCIR(GeodesicStep):
         "warning": (SamplerWarning, None),
     }
     _progress_stats = (
-        ("step_size", ".2e", "Step size"),
+        ("step_size", ".1e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
     estimator: CountEstimate

@@ -56,19 +56,20 @@ class SGLD(GeodesicStep):
             + h \sqrt{P}\, \nu, \qquad \nu \sim N(0, I),
 
     with the gradient of a minibatch, scaled by N/n, and no Metropolis correction. P is the
-    identity, or the diagonal preconditioner of AdaGrad. Every variable, also a unit vector or a
-    simplex, is moved in PyMC's unconstrained space, with the Jacobian of its transform.
+    identity, or the diagonal preconditioner of AdaGrad. Every variable, including unit vectors and
+    simplices, is moved in PyMC's unconstrained space, with the Jacobian of its transform.
 
     By default θ are coordinates in which the posterior has unit covariance, gradients have control
     variates, and the measured variance of the gradient estimate is subtracted from the injected
-    noise. There ν is the mean of two normal variates, (ν′ + ν″)/2, the second of which the next
-    step uses again (Leimkuhler and Matthews): a scheme of second order for the same equation, with
-    the exact variance of a normal posterior at every stable step size. With ``step_size``,
-    ``preconditioner`` or ``metric=None`` the first equation runs in the coordinates of the model.
+    noise. In these coordinates ν is the mean of two normal variates, (ν′ + ν″)/2, the second of
+    which is used again in the next step (Leimkuhler and Matthews): a second-order scheme for the
+    same equation, with the exact variance of a normal posterior at every stable step size. With
+    ``step_size``, ``preconditioner`` or ``metric=None`` the equation above is simulated in the
+    coordinates of the model.
 
-    `SSGLD`, stochastic subgradient Langevin dynamics (Hu, Zhu and Zhang, eq. 26, who prefer
-    ``preconditioner="adagrad"``), is another name of this class, which messages call SGLD: at a
-    kink PyTensor's gradient is an element of the subdifferential.
+    `SSGLD`, stochastic subgradient Langevin dynamics (Hu, Zhu and Zhang, eq. 26, who recommend
+    ``preconditioner="adagrad"``), is an alias of this class, which messages call SGLD: at a kink
+    PyTensor's gradient is an element of the subdifferential.
 
     Parameters
     ----------
@@ -76,17 +77,17 @@ class SGLD(GeodesicStep):
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float or callable, optional
         Step size h, the standard deviation of the noise of one step. Its unit is that of a time,
-        but one step advances the Langevin equation by h². Or a schedule: a function of the draw,
+        but one step advances the Langevin equation by h². A schedule is a function of the draw,
         such as `PolynomialDecay`, h0 (1 + t/b)^−γ. The step size ε of Welling and Teh is h², so
-        that their rate is 2γ. Adapted during tuning by default, then in posterior standard
+        that their rate is 2γ. By default adapted during tuning, in units of posterior standard
         deviations.
     preconditioner : {None, "adagrad"}
         ``"adagrad"`` scales drift and noise of each coordinate by Pᵢ = 1 / (1 + sqrt(Gᵢ)), where Gᵢ
-        is the sum of the squares of all its gradient estimates so far: steps differ between
-        coordinates and decrease over time, h √P as t^−1/4.
+        is the sum of the squares of all its gradient estimates so far: step sizes differ between
+        coordinates and decrease over time; h √P decreases as t^−1/4.
     n_steps : int, optional
         Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
-        nearly independent, and 10 in the coordinates of the model.
+        nearly independent, or 10 if coordinates are not adapted.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
@@ -101,15 +102,15 @@ class SGLD(GeodesicStep):
         centering point, at which the gradient over all rows is known, so that the gradient noise
         decreases with the width of the posterior. 2 estimates the remainder of the first-order
         expansion, for which the Hessian over all rows is computed too. False uses minibatch
-        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
-        cheaper, and uses neither where it costs more than it saves.
+        gradients alone. ``"auto"`` starts with 1, switches to 2 if that makes an independent draw
+        cheaper, and uses neither if they cost more than they save.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default.
     minibatch : str, variable or sequence of them, optional
-        Which rows: an observed variable or its dimension, or the names of all ``pm.Data``
-        containers with a row per observation. By default the rows of all observed variables, with
-        each container, constant and array of indices that is as long; ``step.rows`` shows what was
-        found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        Data whose rows form the minibatches: an observed variable or its dimension, or the names of
+        all ``pm.Data`` containers with a row per observation. By default all observed variables,
+        with every container, constant and index array of the same length; ``step.rows`` shows what
+        was found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
         ``batch_size``.
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
@@ -123,11 +124,11 @@ class SGLD(GeodesicStep):
         Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
         each block once per epoch. ``"independent"``: such blocks at independent random positions.
         ``"random"``: random rows with replacement. Adapted dynamics subtract gradient noise, which
-        must be independent from step to step; there ``"shuffled"`` is replaced by
+        must be independent from step to step; for them ``"shuffled"`` is replaced by
         ``"independent"``.
     draws_per_block : int, optional
-        Number of draws with minibatches from the first block of ``batches``; other blocks in
-        proportion to their rows. One pass over each block by default.
+        Number of draws with minibatches from the first block of ``batches``; for other blocks in
+        proportion to their numbers of rows. One pass over each block by default.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional
@@ -150,14 +151,14 @@ class SGLD(GeodesicStep):
     step to step. In shuffled order the noise sums to zero over an epoch, and the factor is smaller.
     An independent draw takes about 2/(h²λ) inner steps. With ``metric=None`` the step size is
     adapted so that the variance is 5 % too large along the worst direction. In whitened coordinates
-    h is at most 0.5, with h²V ≤ 0.5: about an eighth of the variance then comes from gradient noise
-    of measured variance.
+    h is at most 0.5, with h²V ≤ 0.5: then at most about 13 % of the variance comes from gradient
+    noise of measured variance.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``diverging`` (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase``
     (``"search"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
     ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
-    with control variates over that without). Without a velocity there is no kinetic temperature.
+    with control variates over that without). SGLD has no velocity and no kinetic temperature.
 
     References
     ----------
@@ -193,7 +194,7 @@ class SGLD(GeodesicStep):
         **ADAPTATION_STATS,
         "warning": (SamplerWarning, None),
     }
-    _progress_stats = (("phase", "6s", "Phase"), ("step_size", ".2e", "Step size"))
+    _progress_stats = (("step_size", ".1e", "Step size"),)
 
     def __init__(
         self,
@@ -281,4 +282,4 @@ class SGLD(GeodesicStep):
 
 
 SSGLD = SGLD
-"""Stochastic subgradient Langevin dynamics: another name of `SGLD`."""
+"""Stochastic subgradient Langevin dynamics: an alias of `SGLD`."""

@@ -34,7 +34,7 @@ from pymc_geodesic.steps.step import GeodesicStep
 class SGRLD(GeodesicStep):
     r"""Stochastic gradient Riemannian Langevin dynamics for Dirichlet and Gamma variables.
 
-    Baseline of `SCIR`: Euler steps in the expanded mean ω = θ / Σθ, reflected at zero,
+    A baseline for `SCIR`: Euler steps in the expanded mean ω = θ / Σθ, reflected at zero,
 
     .. math::
 
@@ -44,25 +44,24 @@ class SGRLD(GeodesicStep):
 
     The discretization error is of order h in θ itself, which is negligible for a large component
     and dominates near zero. SGRLD samples every Dirichlet and Gamma variable with a differentiable
-    likelihood, also with negative counts, where `SCIR` raises an error.
+    likelihood, including those with negative counts, for which `SCIR` raises an error.
 
     Parameters
     ----------
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All Dirichlet and Gamma variables by default.
     step_size : float or callable, optional
-        Step size h, a time: half of the ε of Patterson and Teh, in the unit of `SCIR`. Or a
-        schedule: a function of the draw, such as `PolynomialDecay`. Adapted during tuning by
-        default.
+        Step size h, a time: half of the ε of Patterson and Teh, in the unit of `SCIR`. A schedule
+        is a function of the draw, such as `PolynomialDecay`. Adapted during tuning by default.
     n_steps : int
         Number of steps per draw, each with the next minibatch.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default.
     minibatch : str, variable or sequence of them, optional
-        Which rows: an observed variable or its dimension, or the names of all ``pm.Data``
-        containers with a row per observation. By default the rows of all observed variables, with
-        each container, constant and array of indices that is as long; ``step.rows`` shows what was
-        found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        Data whose rows form the minibatches: an observed variable or its dimension, or the names of
+        all ``pm.Data`` containers with a row per observation. By default all observed variables,
+        with every container, constant and index array of the same length; ``step.rows`` shows what
+        was found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
         ``batch_size``.
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
@@ -83,7 +82,7 @@ class SGRLD(GeodesicStep):
     local_draws : int
         Number of Gibbs sweeps over a document to average over.
     local_tune : int
-        Number of Gibbs sweeps over a document before those.
+        Number of Gibbs sweeps over a document to discard before those.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional
@@ -101,17 +100,17 @@ class SGRLD(GeodesicStep):
 
     Notes
     -----
-    **Step size.** Σθ has the distribution of the prior, with mean Σα. The likelihood of counts
-    restores ω within the relaxation time Σα / (Σα + Σn); for other likelihoods it is measured
-    during tuning, from differences of the drift. The default step size is at most 0.1 of the
-    relaxation time, which increases the variance by 5 %, at most 0.1, and such that the noise of
-    the minibatches, h Var[n̂] / 2θ, adds at most another 5 %. The sample stat
-    ``variance_inflation`` is the relative variance that the noise adds.
+    **Step size.** Σθ has the distribution of the prior, with mean Σα. With a likelihood of counts
+    the relaxation time of ω is Σα / (Σα + Σn); for other likelihoods it is measured during tuning,
+    from differences of the drift. The default step size is at most 0.1 of the relaxation time,
+    which increases the variance by 5 %, at most 0.1, and such that the noise of the minibatches,
+    h Var[n̂] / 2θ, adds at most another 5 %. The sample stat ``variance_inflation`` is the relative
+    variance that the noise adds.
 
-    **Draws are biased where Σn depends on ω, and where α < 1 and a component comes near zero**,
-    also with the adapted step size. In the latter case the posterior density may be infinite at
-    zero, and the error in ω decreases only as about h^α, so that no practical step size removes it.
-    Tuning detects neither. Use `SCIR` for such models. With all data:
+    **Draws are biased if Σn depends on ω, and if α < 1 and a component is near zero**, even with
+    the adapted step size. In the latter case the posterior density may be infinite at zero, and the
+    error in ω decreases only as about h^α, so that no practical step size removes it. Tuning
+    detects neither. Use `SCIR` for such models. With all data:
 
     - ``pm.Potential("t", 5 * w[0])`` with α = 1, mean and sd of ``w[0]``: 0.790 and 0.190 at the
       adapted h = 0.029, 0.799 and 0.186 at h = 0.01; exact 0.807 and 0.182.
@@ -158,7 +157,7 @@ class SGRLD(GeodesicStep):
         "warning": (SamplerWarning, None),
     }
     _progress_stats = (
-        ("step_size", ".2e", "Step size"),
+        ("step_size", ".1e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
     estimator: CountEstimate

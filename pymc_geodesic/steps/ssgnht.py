@@ -45,15 +45,15 @@ from pymc_geodesic.steps.pymc_interface import (
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
 
-LAST_BIAS = 0.05
+FINAL_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
 
-LARGEST_NOISE = 0.5
-"""Bound of h² b, half of that of gSGNHT: near kinks the measured noise is less exact, and at 1 a
-standard deviation was 8 % too large."""
+MAX_NOISE = 0.5
+"""Upper bound of h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
+with a bound of 1 a standard deviation was 8 % too large."""
 
 MAX_ANNEALED_THERMOSTAT = 1.0
-"""Bound of (A + ξ)/A while annealing: more friction would slow the way to the posterior."""
+"""Upper bound of (A + ξ)/A during annealing: more friction would slow convergence."""
 
 
 class SSGNHT(GeodesicStep):
@@ -70,15 +70,15 @@ class SSGNHT(GeodesicStep):
 
     with one thermostat ξ, which starts at A, for each variable of dimension m. ∂Ũ is an element of
     the subdifferential of −log π, estimated from a minibatch: that of the prior plus N/n times
-    that of the rows. Every variable, also a unit vector or a simplex, is moved in PyMC's
+    that of the rows. Every variable, including unit vectors and simplices, is moved in PyMC's
     unconstrained space, with the Jacobian of its transform.
 
     By default the same dynamics are integrated by a symmetric splitting, as in `gSGNHT`, since
-    Euler's method needs steps twelve times as short for the same error of the variance. They run in
-    coordinates in which the posterior has unit covariance, with control variates, and the measured
-    variance of the gradient estimate is subtracted from the injected noise. With any of
-    ``step_size``, ``diffusion``, ``thermostat_inertia`` and ``tune_temperature``, or
-    ``metric=None``, the equations above run in the coordinates of the model.
+    Euler's method needs a step size twelve times smaller for the same error of the variance. They
+    are simulated in coordinates in which the posterior has unit covariance, with control variates,
+    and the measured variance of the gradient estimate is subtracted from the injected noise. With
+    any of ``step_size``, ``diffusion``, ``thermostat_inertia`` and ``tune_temperature``, or
+    ``metric=None``, the equations above are used in the coordinates of the model.
 
     Parameters
     ----------
@@ -92,11 +92,11 @@ class SSGNHT(GeodesicStep):
         the thermostats. Adapted for each variable during tuning by default.
     thermostat_inertia : float, optional
         Inertia Q of the thermostats, a time squared. By default 1, as in the paper, if
-        ``diffusion`` is given, and (1 + 20/m) / A² otherwise, with which ξ equilibrates within the
+        ``diffusion`` is given, and otherwise (1 + 20/m) / A², so that ξ equilibrates within the
         time 1/A.
     n_steps : int, optional
         Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
-        nearly independent, and 10 in the coordinates of the model.
+        nearly independent, or 10 if coordinates are not adapted.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
@@ -111,20 +111,20 @@ class SSGNHT(GeodesicStep):
         centering point, at which the gradient over all rows is known, so that the gradient noise
         decreases with the width of the posterior. 2 estimates the remainder of the first-order
         expansion, for which the Hessian over all rows is computed too. False uses minibatch
-        gradients alone. ``"auto"`` begins with 1, changes to 2 where that makes an independent draw
-        cheaper, and uses neither where it costs more than it saves.
+        gradients alone. ``"auto"`` starts with 1, switches to 2 if that makes an independent draw
+        cheaper, and uses neither if they cost more than they save.
     tune_temperature : float, optional
         Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
         crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
-        temperature bias to that of sampling. By default 151 if the gradients at the start show that
-        the posterior is far away, and 1.5 otherwise.
+        temperature bias to that of sampling. By default 151 if the gradients at the starting point
+        show that it is far from the posterior, and 1.5 otherwise.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default.
     minibatch : str, variable or sequence of them, optional
-        Which rows: an observed variable or its dimension, or the names of all ``pm.Data``
-        containers with a row per observation. By default the rows of all observed variables, with
-        each container, constant and array of indices that is as long; ``step.rows`` shows what was
-        found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
+        Data whose rows form the minibatches: an observed variable or its dimension, or the names of
+        all ``pm.Data`` containers with a row per observation. By default all observed variables,
+        with every container, constant and index array of the same length; ``step.rows`` shows what
+        was found. A model with ``pm.Minibatch`` and ``total_size`` needs neither ``minibatch`` nor
         ``batch_size``.
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
@@ -140,13 +140,13 @@ class SSGNHT(GeodesicStep):
         ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
         thermostat compensates it, except with local variables, it must be independent from step to
         step: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
-        temperature of slow coordinates below 1. There ``"shuffled"`` is replaced by
+        temperature of slow coordinates below 1. In these cases ``"shuffled"`` is replaced by
         ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
-        than 1,000 blocks, since the noise over K blocks differs from the known one by about
-        sqrt(2/K).
+        than 1,000 blocks, since the variance over K blocks differs from the known one by a relative
+        error of about sqrt(2/K).
     draws_per_block : int, optional
-        Number of draws with minibatches from the first block of ``batches``; other blocks in
-        proportion to their rows. One pass over each block by default.
+        Number of draws with minibatches from the first block of ``batches``; for other blocks in
+        proportion to their numbers of rows. One pass over each block by default.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional
@@ -164,18 +164,18 @@ class SSGNHT(GeodesicStep):
 
     Notes
     -----
-    The thermostat keeps the kinetic temperature v·v/m at 1, but Euler's method leaves the positions
-    with 1 − ξh/2 times their variance. A warning is issued if this deviates by more than 10 %; the
-    adapted parameters have Ah = 0.05. The splitting has no such error, and its stat ``temperature``
-    is that of the positions.
+    The thermostat keeps the kinetic temperature v·v/m at 1, but with Euler's method the variance of
+    the positions is 1 − ξh/2 times that of the posterior. A warning is issued if this error exceeds
+    10 %; the adapted parameters have Ah = 0.05. The splitting has no such error, and its sample
+    stat ``temperature`` is that of the positions.
 
     Gradient noise of variance V raises ξ by hV/2. Along coordinates where V differs from the mean,
-    Euler's method leaves the temperature off by h(V − mean)/(2A); the adapted parameters keep this
-    below 5 %.
+    Euler's method has a temperature bias of h(V − mean)/(2A); the adapted parameters keep it below
+    5 %.
 
-    With Euler's method ξ is bounded by 1/h, where friction removes all of a velocity. Steps with
-    h²V > 1 end at this bound, with Q = 1 after many draws, and at a temperature above 1; a warning
-    is issued.
+    With Euler's method ξ is bounded by 1/h, where friction removes all of a velocity. With
+    h²V > 1, ξ reaches this bound, for Q = 1 after many draws, and the temperature exceeds 1; a
+    warning is issued.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (v·v/m averaged over inner steps and variables), ``thermostat`` and
@@ -298,17 +298,17 @@ class SSGNHT(GeodesicStep):
             metric=metric,
             angles=angles_of(self.variables),
             control_variates=order,
-            rule=UnderdampedRule(LARGEST_NOISE),
+            rule=UnderdampedRule(MAX_NOISE),
             annealing=(
                 EulerAnnealing(),
                 AnnealedMeasurements(
                     len(self.variables),
-                    first_bias=(
-                        ANNEALING.first_euler_bias
+                    initial_bias=(
+                        ANNEALING.initial_euler_bias
                         if tune_temperature is None
                         else tune_temperature - 1.0
                     ),
-                    last_bias=LAST_BIAS,
+                    final_bias=FINAL_BIAS,
                 ),
             ),
             max_annealed_thermostat=MAX_ANNEALED_THERMOSTAT,
@@ -330,9 +330,8 @@ class SSGNHT(GeodesicStep):
         )
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,
+            arguments="step_size and diffusion",
             friction_name="diffusion",
-            remedy_above="a smaller step_size, more diffusion or {minibatches}",
-            remedy_below="a smaller step_size",
             by_euler=not self.adaptation.is_whitened,
         )
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)

@@ -1,4 +1,4 @@
-"""Base of the step methods: between the variables of a PyMC model and a sampler of a vector."""
+"""Base class of the step methods, which connects a PyMC model to a sampler on a vector."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.checks import (
     StepsOfChain,
-    another_model,
     check_burn_in,
     check_log_density,
     check_smoothness,
+    divergence_error,
     draws_minibatches,
     global_variables,
-    invalid_start,
-    not_finite,
-    not_tuned,
-    warn_of_backend,
-    warn_of_memory,
-    warn_of_square_frames,
+    invalid_start_error,
+    untuned_error,
+    warn_about_backend,
+    warn_about_memory,
+    warn_about_square_frames,
+    wrong_model_error,
 )
 from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.pymc_interface import (
@@ -69,43 +69,38 @@ from pymc_geodesic.steps.pymc_interface import (
 _log = logging.getLogger("pymc")
 
 type Progress = tuple[tuple[str, str, str], ...]
-"""Columns of the progress bar: sample stat, format of its value, and title. Formats of strings end
-with "s"."""
+"""Columns of the progress bar: sample stat, format specification, and title."""
 
-LANGEVIN_PROGRESS: Progress = (
-    ("phase", "6s", "Phase"),
-    ("step_size", ".2e", "Step size"),
-    ("temperature", ".3f", "Temperature"),
-)
+LANGEVIN_PROGRESS: Progress = (("step_size", ".1e", "Step size"), ("temperature", ".2f", "Temp."))
 
 TRAJECTORY_PROGRESS: Progress = (
-    ("step_size", ".2e", "Step size"),
-    ("acceptance_rate", ".2f", "Acceptance"),
+    ("step_size", ".1e", "Step size"),
+    ("acceptance_rate", ".2f", "Accept."),
 )
 
 
 def progress_columns(
     progress: Progress, n_chains: int
 ) -> tuple[list[TextColumn], dict[str, list[Any]]]:
-    """Columns of PyMC's progress bar, and their values for each chain before its first draw."""
+    """Create the columns of PyMC's progress bar, with initial values for each chain.
+
+    The columns are as wide as their values, so that a terminal of 80 columns does not cut them.
+    """
     columns = [
-        TextColumn(
-            "{task.fields[" + stat + "]:" + template + "}", table_column=Column(title, ratio=1)
-        )
+        TextColumn("{task.fields[" + stat + "]:" + template + "}", table_column=Column(title))
         for stat, template, title in progress
     ]
-    first = {stat: "" if template.endswith("s") else 0.0 for stat, template, _ in progress}
-    return columns, {stat: [value] * n_chains for stat, value in first.items()}
+    return columns, {stat: [0.0] * n_chains for stat, _, _ in progress}
 
 
 def progress_updates(progress: Progress) -> tuple[Callable[[dict], dict]]:
-    """Make a function that selects the values of the columns from the sample stats of a draw."""
+    """Create a function that selects the values of the columns from the sample stats of a draw."""
     names = [stat for stat, _, _ in progress]
     return (lambda stats: {name: stats[name] for name in names},)
 
 
 LOCAL_TUNE_STEPS = 2000
-"""Default length of the warm-up with local variables, whose temperature is annealed slowly."""
+"""Default number of tuning draws with local variables, which need slow temperature annealing."""
 
 UNTUNED = Diagnosis(
     quantity="number of tuning draws",
@@ -122,7 +117,7 @@ UNTUNED = Diagnosis(
     ),
     anchor="tune-0",
 )
-"""Warning of a chain without a warm-up in which some parameter would have been adapted."""
+"""Warning for a chain without a warm-up if some parameters are adapted."""
 
 _STEPS_OF_CHAIN = StepsOfChain()
 """Steps that are set up for the current chain."""
@@ -130,26 +125,26 @@ _STEPS_OF_CHAIN = StepsOfChain()
 
 @dataclass_state
 class GeodesicStepState(StepMethodState):
-    """State of a step method between two draws, which determines all draws to come.
+    """State of a step method between two draws, which determines all further draws.
 
-    PyMC reads and writes the fields as attributes of the step; those of the parts are properties of
-    `GeodesicStep`. The numbers of draws of the chain are no fields: `GeodesicStep.setup_chain` sets
-    them, and a pickled step has them too.
+    PyMC reads and writes the fields as attributes of the step; the nested states are properties of
+    `GeodesicStep`. The numbers of tuning and posterior draws are not fields:
+    `GeodesicStep.setup_chain` sets them, and pickles contain them.
 
     Attributes
     ----------
     manifold_names : list of str
-        Manifold of each variable, which two states must have in common.
+        Manifold of each variable; a state can only be restored if they agree.
     draw : int
-        Draws so far, warm-up included.
+        Number of draws so far, including the warm-up.
     tune : bool
         Whether the step is in the warm-up.
     sampler_state : dict
-        State of the chain, and nested in it that of the adaptation.
+        State of the chain, including that of the adaptation.
     monitor_states : list of dict
-        Sums of the monitors over the draws.
+        Running sums of the monitors.
     estimate_state : dict
-        Order of the minibatches, and what the estimate adapts.
+        State of the minibatch order, and of adapted parts of the estimate.
     """
 
     manifold_names: list[str] = field(metadata={"frozen": True})
@@ -161,10 +156,10 @@ class GeodesicStepState(StepMethodState):
 
 
 class GeodesicStep(BlockedStep):
-    """Base of the step methods.
+    """Base class of the step methods.
 
-    A subclass composes ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and ``diagnoses``
-    in its constructor and overrides nothing. `pymc.sample` calls
+    A subclass sets ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and ``diagnoses`` in
+    its constructor and overrides no method. `pymc.sample` calls
 
     - `vars`, before any chain;
     - ``__getstate__`` and ``__setstate__``, to send the step to the worker process of each chain,
@@ -183,35 +178,36 @@ class GeodesicStep(BlockedStep):
     manifolds : mapping of str to Manifold class, optional
         Manifold by variable name.
     everywhere : Manifold class, optional
-        Manifold of all variables.
+        Manifold of all variables, instead of those that their transforms imply.
     is_corrected : bool
-        Whether a Metropolis correction rejects proposals beyond an edge of the density.
+        Whether a Metropolis correction rejects proposals outside the support of the density.
     starts_at_edges : bool
-        Whether a chain may start where the density of a variable is zero or has a pole.
+        Whether a chain may start where the density of a variable is zero or infinite.
 
     Attributes
     ----------
     variables, local : list of ManifoldVariable
         Variables that the sampler moves, Euclidean ones first, and variables of the rows.
     product : Product
-        Their manifolds.
+        Product of their manifolds.
     packing : Packing
-        Their values as one vector.
+        Map between their values and one vector.
     minibatches : MinibatchArguments
-        Its arguments, with the names of the data whose rows are found in the model.
+        The argument, with the names of the data whose rows are found in the model.
     rows : ModelRows or None
-        The data whose rows are found in the model; None where all rows are used, or data
+        The data whose rows are found in the model; None if all rows are used, or if data
         containers are named.
     estimator : Estimate
         Gradient or counts, estimated from minibatches.
     adaptation
-        That of the sampler; its ``repr`` shows what is adapted.
+        Adaptation of the sampler; its ``repr`` shows what is adapted.
     sampler : Sampler
         A Markov chain on a vector.
     monitors : sequence of DrawMonitor
-        They observe the draws after the warm-up.
+        Monitors of the draws after the warm-up.
     diagnoses : sequence of callable
-        Coordinate names → diagnosis. The first one that is not None is the warning of a chain.
+        Functions of the coordinate names that return a diagnosis or None. The first diagnosis that
+        is not None is the warning of a chain.
     """
 
     default_blocked = True
@@ -227,7 +223,7 @@ class GeodesicStep(BlockedStep):
     diagnoses: Sequence[Diagnose]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Show the arguments of the constructor, which those of PyMC's ``__new__`` would hide."""
+        """Set the signature to that of the constructor, which PyMC's ``__new__`` would hide."""
         super().__init_subclass__(**kwargs)
         signature = inspect.signature(cls.__init__)
         cls.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])
@@ -249,7 +245,7 @@ class GeodesicStep(BlockedStep):
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
         self._given_model = modelcontext(model)
-        # the model that the step reads: plain arrays, and rows that are constants in containers
+        # copy of the model without named axes, with constant data in containers
         self.model, self.minibatches, self.rows = rows_as_containers(
             without_named_axes(self._given_model), minibatches, has_local=local is not None
         )
@@ -269,7 +265,7 @@ class GeodesicStep(BlockedStep):
         self._seen: Mapping[str, Any] | None = None
         self.variables = global_variables(name, self.model, every, self.local)
         if not is_corrected or self.local:
-            warn_of_square_frames(name, (*self.variables, *self.local))
+            warn_about_square_frames(name, (*self.variables, *self.local))
         check_observed_minibatches(self.model)
         if not is_corrected:
             check_smoothness(name, self.model, self.variables, self.minibatches)
@@ -292,18 +288,18 @@ class GeodesicStep(BlockedStep):
     def vars(self) -> list[TensorVariable]:
         """Value variables that the step samples.
 
-        `pymc.sample` reads them in the main process before any chain begins. The model of its
-        context and its backend are compared with those of the step here, for want of a method that
-        it calls then.
+        `pymc.sample` reads them in the main process before any chain begins and calls no method of
+        the step at that time. Therefore this property compares model and backend of `pymc.sample`
+        with those of the step.
 
         Raises
         ------
         ValueError
-            Within the context of another model, which has no such variables.
+            In the context of another model, which does not contain the variables.
         """
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
-            raise another_model(type(self).__name__, self._given_model, model)
+            raise wrong_model_error(type(self).__name__, self._given_model, model)
         self._check_arguments_of_sample()
         return self._vars
 
@@ -312,7 +308,7 @@ class GeodesicStep(BlockedStep):
         self._vars = values
 
     def _same_variables(self, given: Any) -> Any:
-        """Variables of the model that the step reads, in place of those of the user's model."""
+        """Replace variables of the user's model by those of the copy that the step uses."""
         model = self._given_model
         if isinstance(given, Variable) and self.model is not model:
             rv = model.values_to_rvs.get(given, given)
@@ -323,25 +319,25 @@ class GeodesicStep(BlockedStep):
         return [self._same_variables(each) for each in given]
 
     def _check_arguments_of_sample(self) -> None:
-        """Warn once of a `pymc.sample` with another backend, or whose draws need much memory."""
+        """Warn once if `pymc.sample` has another backend or its draws need much memory."""
         arguments = arguments_of_sample()
         given = None if arguments is None else arguments["compile_kwargs"]
         if arguments is None or given is self._seen:
             return
         self._seen = given
         if given:
-            warn_of_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
+            warn_about_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
         if arguments["trace"] is None:
             n_draws = arguments["chains"] * arguments["draws"]
-            warn_of_memory(self._given_model, n_draws, arguments["var_names"])
+            warn_about_memory(self._given_model, n_draws, arguments["var_names"])
 
     @property
     def samples_all(self) -> bool:
-        """Whether no variable of the model is left to other step methods."""
+        """Whether the step samples all free variables of the model."""
         return len(self.model.free_RVs) == len(self.variables) + len(self.local)
 
     def report_local_acceptance(self) -> None:
-        """Add the acceptance rate of local variables to the sample stats, and tune longer."""
+        """Add the acceptance rate of local variables to the sample stats, and prolong tuning."""
         self.default_tune_steps = LOCAL_TUNE_STEPS
         self.stats_dtypes_shapes = {**self.stats_dtypes_shapes, "acceptance_rate": (np.float64, [])}
         self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
@@ -366,7 +362,7 @@ class GeodesicStep(BlockedStep):
             monitor.initialize(draws)
 
     def step(self, point: PointType) -> tuple[PointType, StatsType]:
-        """Draw once.
+        """Generate one draw.
 
         Parameters
         ----------
@@ -376,9 +372,9 @@ class GeodesicStep(BlockedStep):
         Returns
         -------
         point : dict
-            With new values of the variables of the step.
+            The point with new values of the variables of the step.
         stats : list of one dict
-            Sample stats; the last draw has the first diagnosis as ``warning``.
+            Sample stats; those of the last draw contain the first diagnosis as ``warning``.
         """
         if self.draw == 0:
             self._check_start(point)
@@ -394,7 +390,7 @@ class GeodesicStep(BlockedStep):
             with self.estimator.draw_context():
                 stats = self.sampler.draw(tune=self.tune)
         except NotFiniteError as error:
-            raise self._not_finite(error, point) from error
+            raise self._divergence_error(error, point) from error
         except LikelihoodError as error:
             raise SamplingError(f"at draw {self.draw} {error}") from error
         position = self.sampler.position
@@ -404,7 +400,7 @@ class GeodesicStep(BlockedStep):
         return self._unpacked(position, point), [kept]
 
     def _check_start(self, point: PointType) -> None:
-        """Validate the first point of a chain, and a warm-up that is left out."""
+        """Check the first point of a chain, and that a chain without warm-up has been tuned."""
         name, adaptation = type(self).__name__, self.sampler.adaptation
         check_log_density(name, self.variables, self._log_terms, point)
         if self._sees_part_of_data:
@@ -414,13 +410,13 @@ class GeodesicStep(BlockedStep):
         if adaptation.is_tuned:
             check_burn_in(name, self.model, self.variables, point)
         elif adaptation.is_whitened:
-            raise not_tuned(name)
+            raise untuned_error(name)
 
     def _monitor(self, position: np.ndarray, stats: dict[str, Any]) -> SamplerWarning | None:
-        """Let the monitors observe a draw after the warm-up, and return a warning or None.
+        """Pass a draw after the warm-up to the monitors, and return a warning or None.
 
-        The last draw has the first diagnosis as its warning, and the first draw that of a warm-up
-        that is left out. PyMC logs a warning when a draw returns it.
+        The last draw returns the first diagnosis as a warning; the first draw returns `UNTUNED` if
+        there was no warm-up. PyMC logs a warning when a draw returns it.
         """
         if self.tune:
             return None
@@ -444,7 +440,7 @@ class GeodesicStep(BlockedStep):
         message = diagnosis.message(source, self.sampler.adaptation.minibatch_remedy)
         return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
 
-    def _not_finite(self, error: NotFiniteError, point: PointType) -> SamplingError:
+    def _divergence_error(self, error: NotFiniteError, point: PointType) -> SamplingError:
         name = type(self).__name__
         if error.at_start and error.what == "log-density":
             check_log_density(name, self.variables, self._log_terms, point, thoroughly=True)
@@ -453,11 +449,11 @@ class GeodesicStep(BlockedStep):
             for variable, part in self.product.slices.items()
             if error.vector.size and not np.all(np.isfinite(error.vector[part]))
         )
-        return not_finite(name, self.variables, error, where, self.draw)
+        return divergence_error(name, self.variables, error, where, self.draw)
 
     @functools.cached_property
     def _log_terms(self) -> LogTerms:
-        """Log-density term by term."""
+        """Log-density of each term of the model."""
         source = self.estimator.source
         return LogTerms(
             self.model,
@@ -468,12 +464,13 @@ class GeodesicStep(BlockedStep):
     def funnel_diagnosis(
         self, find: Callable[[Collection[tuple[str, str]]], Funnel | None]
     ) -> Diagnosis | None:
-        """Diagnose a variable that sets the scale of another.
+        """Diagnose a funnel: a scale parameter and variables whose scale it sets.
 
         Parameters
         ----------
         find : callable
-            Pairs (scale, dependent variable) of the model → funnel or None.
+            Function of the pairs (scale, dependent variable) of the model that returns a funnel or
+            None.
         """
         pairs = hierarchical_pairs(self.model, [each.name for each in self.variables])
         funnel = find(pairs)
@@ -482,7 +479,7 @@ class GeodesicStep(BlockedStep):
     # --- points and vectors ----------------------------------------------------------------------
 
     def _moved_elsewhere(self, point: PointType) -> bool:
-        """Whether another step has changed the values of a point."""
+        """Whether another step has changed the values since the last draw."""
         for name, written in self._written.items():
             value = point[name]
             if value is not written and not np.array_equal(value, written):
@@ -494,10 +491,10 @@ class GeodesicStep(BlockedStep):
         try:
             return self.packing.pack(point)
         except StartError as error:
-            raise invalid_start(type(self).__name__, error) from error
+            raise invalid_start_error(type(self).__name__, error) from error
 
     def _unpacked(self, position: np.ndarray, point: PointType) -> PointType:
-        """Point with the values of the variables at coordinates, and those of local variables."""
+        """Point with new values of the variables, and of the local variables."""
         written = self.packing.unpack(position)
         self._written.update(written)
         point = {**point, **written}
@@ -505,23 +502,23 @@ class GeodesicStep(BlockedStep):
         return point
 
     def _forget_point(self) -> None:
-        """Forget the values that the last draw has written, which may be those of another chain."""
+        """Forget the values of the last draw, which may belong to another chain."""
         self._written = {}
         self._has_local_values = False
         self._has_started = self.sampler.position.size > 0
 
     def restart_local(self, point: PointType) -> PointType:
-        """Initialize the local variables, which an earlier chain may have moved.
+        """Initialize the local variables, which may have values of an earlier chain.
 
         Parameters
         ----------
         point : dict
-            Of a chain that has no values of them.
+            Values of the other variables.
 
         Returns
         -------
         dict
-            With initial values of the local variables, which are no draws.
+            The point with initial values of the local variables, which are not draws.
         """
         point = dict(point)
         self.estimator.forget_local()
@@ -533,7 +530,7 @@ class GeodesicStep(BlockedStep):
 
     @property
     def sampler_state(self) -> dict[str, Any]:
-        """State of the chain, and nested in it that of the adaptation."""
+        """State of the chain, including that of the adaptation."""
         return self.sampler.state
 
     @sampler_state.setter
@@ -542,7 +539,7 @@ class GeodesicStep(BlockedStep):
 
     @property
     def monitor_states(self) -> list[dict[str, Any]]:
-        """Sums of the monitors over the draws."""
+        """Running sums of the monitors."""
         return [monitor.state for monitor in self.monitors]
 
     @monitor_states.setter
@@ -552,7 +549,7 @@ class GeodesicStep(BlockedStep):
 
     @property
     def estimate_state(self) -> dict[str, Any]:
-        """Order of the minibatches, and what the estimate adapts."""
+        """State of the minibatch order, and of adapted parts of the estimate."""
         return self.estimator.state
 
     @estimate_state.setter
@@ -566,7 +563,7 @@ class GeodesicStep(BlockedStep):
     sampling_state = property(WithSamplingState.sampling_state.fget, _set_sampling_state)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State from which a step is constructed again: compiled functions are left out."""
+        """State for pickling, without compiled functions, which are compiled again."""
         return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -579,7 +576,7 @@ class GeodesicStep(BlockedStep):
         self.sampling_state = state["sampling_state"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return a copy with a state of its own in the same model, which PyMC would clone."""
+        """Return an independent copy in the same model, which PyMC would clone."""
         return copy.copy(self)  # by `__getstate__` and `__setstate__`: constructs the step again
 
     # --- progress bar ----------------------------------------------------------------------------
@@ -600,7 +597,7 @@ def limit_blas_threads(process: int) -> None:
     Parameters
     ----------
     process : int
-        Id of the process.
+        Process id.
     """
     if multiprocessing.parent_process() is not None:
         cores = os.cpu_count() or 1

@@ -40,10 +40,10 @@ class SubgradientHMC(GeodesicStep):
         v \leftarrow v - \tfrac{h}{2}\, \partial U(\theta), \qquad U = -\log \pi,
 
     and accepts with probability min(1, exp(−ΔH)), H = U(θ) + v·v/2. ∂U is any element of the
-    subdifferential, as PyTensor's gradient of ``abs``, ``maximum`` or ``switch`` is; where the
-    posterior is smooth it is the gradient and the method is `GMC` on Euclidean variables. Every
-    variable, also a unit vector or a simplex, is moved in PyMC's unconstrained space, with the
-    Jacobian of its transform.
+    subdifferential, such as PyTensor's gradient of ``abs``, ``maximum`` or ``switch``; for a smooth
+    posterior it is the gradient, and the method is `GMC` on Euclidean variables. Every variable,
+    including unit vectors and simplices, is moved in PyMC's unconstrained space, with the Jacobian
+    of its transform.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class SubgradientHMC(GeodesicStep):
         posterior standard deviations.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
-        period, of random length within 40 % of it, and 10 in the coordinates of the model.
+        period, with a random length within 40 % of it, or 10 if coordinates are not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1.
     metric : {"auto", "dense", "diag", None} or array
@@ -83,13 +83,13 @@ class SubgradientHMC(GeodesicStep):
     Notes
     -----
     The draws are exact although U has kinks: between kinks a leapfrog step preserves volume, it is
-    its own inverse after a change of sign of v for any function ∂U of θ, and the Metropolis
-    correction accounts for the energy error. This error is of order h, and not h³, in a step that
-    crosses a kink, so that steps are shorter than for a smooth posterior of the same width.
+    reversible for any function ∂U of θ, and the Metropolis correction accounts for the energy
+    error. This error is of order h, and not h³, in a step that crosses a kink, so that step sizes
+    are smaller than for a smooth posterior of the same width.
 
-    Every draw uses h(1 + 0.1 U(−1, 1)) in adapted coordinates and h(1 + 0.2 U(−1, 1)) in those of
-    the model, which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
-    adapted, and the number of steps is not.
+    Every draw uses the step size h(1 + 0.1 U(−1, 1)) in adapted coordinates and h(1 + 0.2 U(−1, 1))
+    in those of the model, which avoids periodic orbits. If only ``n_steps`` is specified,
+    coordinates and step size are still adapted.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``acceptance_rate``, ``diverging`` (ΔH > 1000 or not finite), ``n_grad`` (gradient evaluations),

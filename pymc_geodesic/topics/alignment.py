@@ -6,7 +6,7 @@ from arviz_base import convert_to_datatree
 from scipy.optimize import linear_sum_assignment
 
 from pymc_geodesic.diagnostics.posterior_draws import with_chains
-from pymc_geodesic.kernels.stick_breaking import sticks_of_weights, weights_of_sticks
+from pymc_geodesic.kernels.stick_breaking import stick_breaking_weights, stick_proportions
 
 MAX_PASSES = 10
 """Maximum number of updates of the mean direction of the aligned draws."""
@@ -68,8 +68,8 @@ def align_topics(
     True
     """
     idata = convert_to_datatree(idata)
-    var_name = name_of_topics(idata, var_name)
-    beta = topics_of(idata, var_name)
+    var_name = get_topics_name(idata, var_name)
+    beta = get_topics(idata, var_name)
     topic = beta.dims[2]
     values = beta.values.reshape(-1, *beta.shape[2:])
     length = np.linalg.norm(values, axis=-1, keepdims=True)
@@ -97,22 +97,22 @@ def align_topics(
             )
     if "sticks" in posterior and posterior["sticks"].shape == (*beta.shape[:2], beta.shape[2] - 1):
         sticks = posterior["sticks"]
-        weights = np.take_along_axis(weights_of_sticks(sticks.values), permutation, axis=-1)
-        posterior["sticks"] = sticks.copy(data=sticks_of_weights(weights))
+        weights = np.take_along_axis(stick_breaking_weights(sticks.values), permutation, axis=-1)
+        posterior["sticks"] = sticks.copy(data=stick_proportions(weights))
     aligned = idata.copy()
     aligned["posterior"] = xr.DataTree(posterior)
     return aligned
 
 
-def name_of_topics(idata: xr.DataTree, var_name: str | None) -> str:
+def get_topics_name(idata: xr.DataTree, var_name: str | None) -> str:
     """Return the given name of the topics, or by default ``topics`` or ``beta``.
 
     Examples
     --------
     >>> import arviz as az
     >>> import numpy as np
-    >>> from pymc_geodesic.topics.alignment import name_of_topics
-    >>> name_of_topics(az.from_dict({"posterior": {"topics": np.ones((1, 4, 2, 3))}}), None)
+    >>> from pymc_geodesic.topics.alignment import get_topics_name
+    >>> get_topics_name(az.from_dict({"posterior": {"topics": np.ones((1, 4, 2, 3))}}), None)
     'topics'
     """
     if var_name is not None:
@@ -121,7 +121,7 @@ def name_of_topics(idata: xr.DataTree, var_name: str | None) -> str:
     return "topics" if "topics" in names and "beta" not in names else "beta"
 
 
-def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
+def get_topics(idata: xr.DataTree, var_name: str) -> xr.DataArray:
     """Return ``posterior[var_name]`` with dimensions (chain, draw, topic, word).
 
     Parameters
@@ -144,8 +144,8 @@ def topics_of(idata: xr.DataTree, var_name: str) -> xr.DataArray:
     --------
     >>> import arviz as az
     >>> import numpy as np
-    >>> from pymc_geodesic.topics.alignment import topics_of
-    >>> topics_of(az.from_dict({"posterior": {"beta": np.ones((1, 4, 2, 3))}}), "beta").shape
+    >>> from pymc_geodesic.topics.alignment import get_topics
+    >>> get_topics(az.from_dict({"posterior": {"beta": np.ones((1, 4, 2, 3))}}), "beta").shape
     (1, 4, 2, 3)
     """
     if "posterior" not in idata.children or var_name not in idata["posterior"].data_vars:

@@ -99,7 +99,7 @@ def multiply_by_factor(weights: np.ndarray, logs: np.ndarray) -> float:
 
 
 @compiled
-def scores_of(counts: np.ndarray, eta: np.ndarray, share: float, scores: np.ndarray) -> None:
+def compute_scores(counts: np.ndarray, eta: np.ndarray, share: float, scores: np.ndarray) -> None:
     """Compute the scores of a document from its counts of tokens in topics."""
     for j in range(scores.size):
         scores[j] = 0.0
@@ -162,7 +162,7 @@ def collapsed_max_margin_sweep(
         fill_uniform(stream, uniforms[: last - first])
         in_document = of_documents[document]
         share = 1.0 / max(last - first, 1)
-        scores_of(in_document, eta, share, others)
+        compute_scores(in_document, eta, share, others)
         for i in range(first, last):
             in_word, own_beta, topic = of_words[words[i]], beta[words[i]], assignments[i]
             in_document[topic] -= 1.0
@@ -291,7 +291,7 @@ def sample_assignments(
             totals[assignments[i]] += 1.0
         for sweep in range(n_discarded + n_kept):
             fill_uniform(stream, uniforms[: last - first])
-            scores_of(totals, eta, share, others)
+            compute_scores(totals, eta, share, others)
             for i in range(first, last):
                 slot, topic = slots[words[i]], assignments[i]
                 totals[topic] -= 1.0
@@ -313,7 +313,7 @@ def sample_assignments(
                 for j in range(n_classes):
                     others[j] += share * eta[j, topic]
             if sweep >= n_discarded:
-                scores_of(totals, eta, share, scores)
+                compute_scores(totals, eta, share, scores)
                 add_subgradient(
                     totals, share, scores, signs[document], cost / n_kept, margin, loss, gradient
                 )

@@ -110,7 +110,7 @@ class _Moments(NamedTuple):
     cosine: float
     squared: float
     product: float
-    spread: float
+    isotropic_part: float
 
 
 @part
@@ -128,7 +128,7 @@ def _moments(a, cosines, topics, mixed, weights):  # type: ignore[no-untyped-def
         cosine += a[i] * cosines[i]
     squared = 0.0
     third = 0.0
-    spread = 0.0
+    isotropic_part = 0.0
     for i in range(n):
         row = gram[i]
         product = 0.0
@@ -141,9 +141,9 @@ def _moments(a, cosines, topics, mixed, weights):  # type: ignore[no-untyped-def
         others = cosine - cosines[i] * a[i]
         third += a[i] * a[i] * cosines[i] + rising * isotropic[i] * others
         third += weights[i] * (product - a[i])
-        spread += rising * isotropic[i]
+        isotropic_part += rising * isotropic[i]
     product = cosine * (squared + total + 2.0) + 2.0 * third
-    return _Moments(total, cosine, squared, product, spread)
+    return _Moments(total, cosine, squared, product, isotropic_part)
 
 
 @part
@@ -185,7 +185,7 @@ def _differentiate_by_concentration(a, cosines, topics, moments, mixed, weights,
             product += row[j] * weights[j]
         own, c, s = a[i], cosines[i], isotropic[i]
         cross = (2.0 * own + 1.0) * s * (cosine - c * own)
-        cross += c * (moments.spread - own * (own + 1.0) * s)
+        cross += c * (moments.isotropic_part - own * (own + 1.0) * s)
         cross += ((2.0 * own + 1.0) * aligned[i] - 2.0 * own) * c * (mixed[i] - own)
         cross += product - weights[i]
         of_product = c * (moments.squared + total + 2.0) + cosine * (2.0 * mixed[i] + 1.0)
@@ -344,7 +344,7 @@ def differentiate_by_topics(
             factor = rising * topics.aligned[i] - a[i] * a[i]
             own = a[i] * (moments.squared + total + 2.0) + 2.0 * a[i] * a[i]
             own += 2.0 * factor * (mixed[i] - a[i])
-            own += 2.0 * a[i] * (moments.spread - rising * isotropic[i])
+            own += 2.0 * a[i] * (moments.isotropic_part - rising * isotropic[i])
             by_cosine[row, i] = by_first * a[i] + by_third * own
             by_gram[row, i] = (by_second + by_third * moments.cosine) * a[i]
             by_gram[row, i] += 2.0 * by_third * weights[i]

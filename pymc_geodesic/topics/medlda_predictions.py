@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced, group_with
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.sparse.count_matrices import word_counts
-from pymc_geodesic.topics.alignment import topics_of
+from pymc_geodesic.topics.alignment import get_topics
 from pymc_geodesic.topics.lda import SMALLEST, mean_proportions, stored_alpha
 
 
@@ -86,7 +86,7 @@ def decision_function(
         features = "proportions" if "theta" in tree["posterior"] else "assignments"
     if features not in ("assignments", "proportions"):
         raise ValueError(f'`features` must be "assignments" or "proportions", got {features!r}.')
-    phi = topics_of(tree, "topics").values
+    phi = get_topics(tree, "topics").values
     weights = tree["posterior"]["weights"]
     alpha = stored_alpha(tree)
     if alpha is None:

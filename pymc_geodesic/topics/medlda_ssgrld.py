@@ -51,8 +51,8 @@ from pymc_geodesic.topics.labeled_documents import (
 )
 from pymc_geodesic.topics.max_margin import (
     add_subgradient,
+    compute_scores,
     sample_assignments,
-    scores_of,
 )
 
 TOPIC_STEPS: dict[str, Schedule] = {
@@ -125,7 +125,7 @@ def total_subgradient(
     scores = np.empty(eta.shape[0])
     for document in range(starts.size - 1):
         share = 1.0 / max(starts[document + 1] - starts[document], 1)
-        scores_of(in_topics[document], eta, share, scores)
+        compute_scores(in_topics[document], eta, share, scores)
         add_subgradient(
             in_topics[document], share, scores, signs[document], cost, margin, loss, gradient
         )

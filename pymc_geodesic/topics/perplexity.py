@@ -13,7 +13,7 @@ from pymc_geodesic.diagnostics.posterior_draws import evenly_spaced
 from pymc_geodesic.ops.bessel import log_vmf_normalizer
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.sparse.count_matrices import word_counts
-from pymc_geodesic.topics.alignment import topics_of
+from pymc_geodesic.topics.alignment import get_topics
 from pymc_geodesic.topics.lda import SMALLEST, mean_proportions
 
 BLOCK_SIZE = 2**22
@@ -310,7 +310,7 @@ def _draws_and_settings(
             raise ValueError(f"Topics need the shape (..., K, V), got {topics.shape}.")
         return topics.reshape(-1, *topics.shape[-2:]), {}
     tree = convert_to_datatree(idata)
-    draws = topics_of(tree, var_name)
+    draws = get_topics(tree, var_name)
     stored = {
         name: tree[group].to_dataset()[name].values
         for group, names in (("constant_data", ("alpha", "kappa")), ("posterior", ("kappa",)))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import pandas as pd
@@ -11,10 +12,18 @@ import xarray as xr
 from arviz_base import convert_to_datatree
 
 from pymc_geodesic.diagnostics.panels import COLORS, Pen, draw, panels
-from pymc_geodesic.topics.alignment import align_topics, name_of_topics, topics_of
+from pymc_geodesic.topics.alignment import align_topics, get_topics, get_topics_name
 
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
+
+
+@final
+class TopWordsTable(pd.DataFrame):
+    """Data frame that prints all columns, in blocks as wide as the terminal."""
+
+    def __repr__(self) -> str:
+        return self.to_string(line_width=shutil.get_terminal_size().columns)
 
 
 def top_words(
@@ -43,7 +52,8 @@ def top_words(
     Returns
     -------
     pandas.DataFrame
-        One row for each topic, one column for each rank from 1 to `n`.
+        One row for each topic, one column for each rank from 1 to `n`. All columns are printed, in
+        blocks as wide as the terminal.
 
     Raises
     ------
@@ -64,7 +74,7 @@ def top_words(
     0      sun  moon
     1      sea  moon
     """
-    return _words_and_weights(idata, vocabulary, n, var_name)["word"].to_pandas()
+    return TopWordsTable(_words_and_weights(idata, vocabulary, n, var_name)["word"].to_pandas())
 
 
 def _words_and_weights(
@@ -72,8 +82,8 @@ def _words_and_weights(
 ) -> xr.Dataset:
     """Return ``word`` and ``weight`` with dimensions (topic, rank)."""
     idata = convert_to_datatree(idata)
-    var_name = name_of_topics(idata, var_name)
-    beta = topics_of(idata, var_name)
+    var_name = get_topics_name(idata, var_name)
+    beta = get_topics(idata, var_name)
     topic, word = beta.dims[2:]
     if vocabulary is not None and np.ndim(vocabulary) != 1:
         raise ValueError("`vocabulary` must be a sequence of words. Set the number of words by n=.")
@@ -84,7 +94,7 @@ def _words_and_weights(
         )
     if not 1 <= n <= len(words):
         raise ValueError(f"`n` must be between 1 and the {len(words)} words, got {n}.")
-    mean = topics_of(align_topics(idata, var_name=var_name), var_name).mean(("chain", "draw"))
+    mean = get_topics(align_topics(idata, var_name=var_name), var_name).mean(("chain", "draw"))
     best = np.argsort(-mean.values, axis=1)[:, :n]
     return xr.Dataset(
         {
@@ -95,7 +105,7 @@ def _words_and_weights(
     )
 
 
-LABEL_WIDTH, LETTER_WIDTH = 180, 8
+LABEL_WIDTH, LETTER_WIDTH = 200, 8
 """Width in pixels of a panel without its words, and of one letter of a word."""
 
 
@@ -153,7 +163,7 @@ def plot_top_words(
     ['moon', 'sun']
     """
     idata = convert_to_datatree(idata)
-    var_name = name_of_topics(idata, var_name)
+    var_name = get_topics_name(idata, var_name)
     table = _words_and_weights(idata, vocabulary, n, var_name)
     topic = str(table["word"].dims[0])
     if coords is not None:
@@ -178,7 +188,7 @@ def plot_top_words(
         pen.area(corners.ravel(), height.ravel(), color=COLORS[0], alpha=1.0)
         pen.module.yticks(position, [str(word) for word in words], pen.target)
         pen.set_limits((1.05 * shortest, 1.05 * longest), (-0.6, n - 0.4))
-        pen.module.xlabel("posterior mean weight", pen.target)
+        pen.module.xlabel("mean weight", pen.target)
         pen.title(f"{topic} {at}")
 
     draw(collection, "words", panel)

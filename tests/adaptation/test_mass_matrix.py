@@ -1,4 +1,4 @@
-"""The metric that draws and their gradients ask for."""
+"""Estimation of the metric from draws and gradients."""
 
 import numpy as np
 import pytest
@@ -20,12 +20,12 @@ from pymc_geodesic.gradients.metric import LowRank, Metric, diagonal_metric, uni
 def random_covariance(rng: np.random.Generator, d: int, condition: float) -> np.ndarray:
     """Covariance with a given condition number in random directions, and scales of 0.01 to 100."""
     rotation, _ = np.linalg.qr(rng.normal(size=(d, d)))
-    spread = np.geomspace(1.0, condition, d)
+    eigenvalues = np.geomspace(1.0, condition, d)
     scales = 10.0 ** rng.uniform(-2, 2, size=d)
-    return np.diag(scales) @ (rotation * spread) @ rotation.T @ np.diag(scales)
+    return np.diag(scales) @ (rotation * eigenvalues) @ rotation.T @ np.diag(scales)
 
 
-def whitened_spread(factor: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+def whitened_eigenvalues(factor: np.ndarray, covariance: np.ndarray) -> np.ndarray:
     """Eigenvalues of the covariance in the coordinates of a metric; 1 where it is right."""
     dense = factor if factor.ndim == 2 else np.diag(factor)
     inverse = np.linalg.inv(dense)
@@ -41,29 +41,29 @@ def test_geometric_mean_solves_its_equation():
 
 
 @pytest.mark.parametrize("d", [1, 4, 20])
-def test_exact_for_a_normal_law_from_draws_of_another(d):
-    # the draws come from a law that has nothing to do with the posterior: a walk on its way there
+def test_exact_for_a_normal_posterior_from_draws_of_another(d):
+    # the draws come from a distribution unrelated to the posterior, as during burn-in
     rng = np.random.default_rng(d)
     covariance = random_covariance(rng, d, 1e3)
     scales = np.sqrt(np.diag(covariance))
     x = 5.0 * scales + 0.3 * scales * rng.standard_normal((3 * d + 5, d)).cumsum(axis=0)
     gradients = -np.linalg.solve(covariance, x.T).T
-    spread = whitened_spread(whitening_factor(x, gradients), covariance)
-    assert spread.min() > 0.9
-    assert spread.max() < 1.5  # of a condition number of 1,000 or more
+    eigenvalues = whitened_eigenvalues(whitening_factor(x, gradients), covariance)
+    assert eigenvalues.min() > 0.9
+    assert eigenvalues.max() < 1.5  # of a condition number of 1,000 or more
 
 
 @pytest.mark.parametrize("far", [1e3, 1e5, 1e7])
-def test_scales_along_a_long_way_and_across(far):
+def test_scales_from_a_long_trend(far):
     # from a start so many standard deviations away the draws come on a straight line
     rng = np.random.default_rng(2)
     way = far * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
     x = way + rng.standard_normal((20, 3))
-    spread = whitened_spread(whitening_factor(x, -x), np.eye(3))
-    np.testing.assert_allclose(spread, 1.0, rtol=1e-3)
+    eigenvalues = whitened_eigenvalues(whitening_factor(x, -x), np.eye(3))
+    np.testing.assert_allclose(eigenvalues, 1.0, rtol=1e-3)
 
 
-def test_scales_are_finite_however_long_the_way_was():
+def test_scales_are_finite_after_a_long_trend():
     rng = np.random.default_rng(2)
     x = 1e15 * np.linspace(1.0, 0.5, 20)[:, np.newaxis] * [1.0, -0.5, 0.3]
     x = x + rng.standard_normal((20, 3))
@@ -72,14 +72,14 @@ def test_scales_are_finite_however_long_the_way_was():
     assert np.isfinite(np.linalg.inv(factor)).all()
 
 
-def test_draws_alone_would_not_do():
+def test_draws_without_gradients_are_not_enough():
     # the same draws, whitened by their own covariance: what the estimate above is worth
     rng = np.random.default_rng(4)
     covariance = random_covariance(rng, 4, 1e3)
     scales = np.sqrt(np.diag(covariance))
     x = 5.0 * scales + 0.3 * scales * rng.standard_normal((17, 4)).cumsum(axis=0)
-    spread = whitened_spread(np.linalg.cholesky(np.cov(x.T)), covariance)
-    assert spread.max() / spread.min() > 30.0
+    eigenvalues = whitened_eigenvalues(np.linalg.cholesky(np.cov(x.T)), covariance)
+    assert eigenvalues.max() / eigenvalues.min() > 30.0
 
 
 def test_diagonal_scales_of_independent_coordinates():
@@ -90,21 +90,21 @@ def test_diagonal_scales_of_independent_coordinates():
     np.testing.assert_allclose(factor, sd, rtol=1e-10)
 
 
-def test_directions_that_were_not_seen_keep_their_scale():
+def test_unobserved_directions_keep_their_scale():
     rng = np.random.default_rng(3)
     d, n = 40, 10
     direction = np.ones(d) / np.sqrt(d)
     precision = np.eye(d) + (1e-4 - 1.0) * np.outer(direction, direction)  # one sd of 100
     x = rng.standard_normal((n, d)) + 30.0 * rng.standard_normal((n, 1)) * direction
     factor = whitening_factor(x, -x @ precision)
-    spread = whitened_spread(factor, np.linalg.inv(precision))
+    eigenvalues = whitened_eigenvalues(factor, np.linalg.inv(precision))
     assert np.isfinite(factor).all()
-    assert spread.max() < 200.0  # instead of 10,000, from ten draws of forty numbers
-    assert spread.min() > 0.05
+    assert eigenvalues.max() < 200.0  # instead of 10,000, from ten draws of forty numbers
+    assert eigenvalues.min() > 0.05
 
 
 def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray:
-    """Scales of 0.1 to 10, and in their units a few directions of other variances than 1."""
+    """Covariance with scales of 0.1 to 10 and a few directions whose scaled variance is not 1."""
     directions, _ = np.linalg.qr(rng.normal(size=(d, len(variances))))
     spiked = np.eye(d) + (directions * (np.asarray(variances) - 1.0)) @ directions.T
     scales = 10.0 ** rng.uniform(-1, 1, size=d)
@@ -112,19 +112,21 @@ def spiked_covariance(rng: np.random.Generator, d: int, variances) -> np.ndarray
 
 
 def exact_draws(rng: np.random.Generator, covariance: np.ndarray, n: int):
-    """Draws of a normal law, and the gradients there."""
+    """Draws of a normal distribution and their gradients."""
     x = rng.standard_normal((n, len(covariance))) @ np.linalg.cholesky(covariance).T
     return x, -np.linalg.solve(covariance, x.T).T
 
 
 def condition(factor, covariance: np.ndarray) -> float:
-    spread = whitened_spread(factor.dense() if isinstance(factor, LowRank) else factor, covariance)
-    return float(spread.max() / spread.min())
+    eigenvalues = whitened_eigenvalues(
+        factor.dense() if isinstance(factor, LowRank) else factor, covariance
+    )
+    return float(eigenvalues.max() / eigenvalues.min())
 
 
 @pytest.mark.parametrize("variances", [np.geomspace(1e2, 1e4, 5), np.geomspace(1e-4, 1e-2, 5)])
 @pytest.mark.parametrize("n", [100, 250])
-def test_few_directions_of_many_are_found(variances, n):
+def test_few_directions_of_many_are_estimated(variances, n):
     rng = np.random.default_rng(5)
     covariance = spiked_covariance(rng, 120, variances)
     x, gradients = exact_draws(rng, covariance, n)
@@ -138,8 +140,8 @@ def test_few_directions_of_many_are_found(variances, n):
 
 
 @pytest.mark.parametrize("n", [20, 60, 400])
-def test_no_direction_is_found_where_there_is_none(n):
-    """Gradients that are noisy, too, as those of a posterior that is not quite normal."""
+def test_no_direction_from_independent_coordinates(n):
+    """Also with noisy gradients, as for a posterior that is not exactly normal."""
     rng = np.random.default_rng(6)
     x, gradients = exact_draws(rng, spiked_covariance(rng, 200, []), n)
     assert low_rank_factor(x, gradients).stretch.size == 0
@@ -148,8 +150,8 @@ def test_no_direction_is_found_where_there_is_none(n):
     assert np.abs(np.log(found.stretch)).max(initial=0.0) < np.log(2.0)
 
 
-def test_directions_that_were_not_looked_at_by_other_draws_would_be_spurious():
-    """What fewer draws than coordinates make of independent positions and gradients."""
+def test_directions_without_cross_validation_are_spurious():
+    """Estimates from fewer draws than coordinates, with independent positions and gradients."""
     rng = np.random.default_rng(7)
     x, gradients = rng.normal(size=(2, 40, 300))
     found = low_rank_factor(x, gradients)
@@ -165,7 +167,7 @@ def test_few_draws_have_no_direction():
         assert found.directions.shape == (5, 0)
 
 
-def test_low_rank_is_its_matrix():
+def test_low_rank_metric_equals_its_dense_matrix():
     rng = np.random.default_rng(9)
     directions, _ = np.linalg.qr(rng.normal(size=(7, 3)))
     factor = LowRank(np.exp(rng.normal(size=7)), directions, np.array([0.1, 3.0, 20.0]))
@@ -178,7 +180,7 @@ def test_low_rank_is_its_matrix():
     np.testing.assert_allclose(factor.solve(z), np.linalg.solve(matrix, z.T).T, atol=1e-10)
 
 
-def test_metric_there_and_back_and_chain_rule():
+def test_metric_round_trip_and_chain_rule():
     rng = np.random.default_rng(6)
     along = np.array([[0.6], [0.0], [0.8]])
     low_rank = LowRank(np.array([2.0, 0.5, 3.0]), along, np.array([5.0]))
@@ -200,7 +202,7 @@ def test_metric_there_and_back_and_chain_rule():
     )
 
 
-def test_windows_forget_the_way_to_the_posterior():
+def test_windows_discard_burn_in():
     rng = np.random.default_rng(7)
     windows = MassMatrixWindows(60, FactorEstimator("dense"))
     ended = []
@@ -213,11 +215,11 @@ def test_windows_forget_the_way_to_the_posterior():
             windows.discard_early()
             factor = windows.factor(2)
     assert [i + 1 for i, end in enumerate(ended) if end] == window_ends(60)
-    spread = whitened_spread(factor, np.diag([1.0, 100.0]))
-    assert 0.5 < spread.min() <= spread.max() < 2.0
+    eigenvalues = whitened_eigenvalues(factor, np.diag([1.0, 100.0]))
+    assert 0.5 < eigenvalues.min() <= eigenvalues.max() < 2.0
 
 
-def test_what_is_not_finite_is_left_out():
+def test_nonfinite_draws_are_ignored():
     windows = MassMatrixWindows(10, FactorEstimator("dense"))
     for draw in range(10):
         windows.add(np.full(2, np.nan if draw % 2 else draw), np.array([-draw, np.inf]))
@@ -243,8 +245,8 @@ def test_windows_resume():
 
 
 @pytest.mark.parametrize("kind", ["dense", "low rank", "diag"])
-def test_scales_of_angles_are_those_of_the_circle(kind):
-    """However far the line is that a chain went along; other coordinates keep their scale."""
+def test_scales_of_angles_are_circular(kind):
+    """For unwrapped angles at any distance; the scales of other coordinates do not change."""
     rng = np.random.default_rng(1)
     n = 500
     near = rng.normal(0.0, 0.1, size=n) + np.pi

@@ -1,4 +1,4 @@
-"""Expected cost of minibatches and of all rows, reported when a step is made."""
+"""Expected cost of minibatches and of all rows, reported when a step is created."""
 
 import numpy as np
 import pymc as pm
@@ -8,7 +8,7 @@ import pymc_geodesic as pg
 
 
 def groups(n_rows: int, rows_per_group: int) -> pm.Model:
-    """Logistic regression with an effect of every group."""
+    """Logistic regression with group effects."""
     rng = np.random.default_rng(1)
     group = rng.permutation(np.arange(n_rows) // rows_per_group)
     x, effect = rng.normal(size=n_rows), rng.normal(0.0, 0.7, size=n_rows // rows_per_group)
@@ -32,8 +32,8 @@ def advice_of(caplog) -> list[str]:
     ("n_rows", "rows_per_group", "batch_size", "noise"),
     [(60_000, 20, 200, 6.9), (60_000, 50, 200, 4.3), (60_000, 200, 200, 1.7), (900, 10, 100, 0.23)],
 )
-def test_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, caplog):
-    """Medians over coordinates of variances that warm-ups measured."""
+def test_expected_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, caplog):
+    """Reference values: medians over coordinates of the variances measured in warm-ups."""
     step = made(groups(n_rows, rows_per_group), batch_size=batch_size)
     assert step.adaptation.cost.noise == pytest.approx(noise, rel=0.25)
     assert advice_of(caplog) == []
@@ -42,7 +42,7 @@ def test_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, c
 
 @pytest.mark.parametrize("sampler", [pg.SGGMC, pg.gSGNHT])
 def test_all_rows_are_recommended_where_they_are_cheaper(sampler, caplog):
-    """Without control variates the noise of large minibatches is as large as of small ones."""
+    """Without control variates, even minibatches of 2,000 rows are too noisy."""
     made(groups(5_000, 20), sampler, batch_size=2_000, control_variates=False)
     (message,) = advice_of(caplog)
     assert message.startswith(
@@ -71,7 +71,7 @@ def test_no_cost_without_minibatches_or_adaptation(caplog):
 
 
 @pytest.mark.slow
-def test_gradients_of_a_draw_are_those_that_are_expected():
+def test_number_of_gradients_per_draw_is_the_expected_one():
     model = groups(20_000, 20)
     step = pg.SGGMC(model=model, batch_size=200)
     pm.sample(

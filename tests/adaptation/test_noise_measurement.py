@@ -165,7 +165,7 @@ def test_pairs_at_draws_count_as_much_as_those_around_the_center(measured):
 
 
 def test_rare_noise_at_draws_does_not_affect_other_coordinates(measured):
-    """A coordinate whose noise was almost missed around the center, and is found at draws."""
+    """Noise of a coordinate that is almost absent around the center and large at draws."""
     noisy, noise, z = measured
     noisy.noise[:, 1] *= 1e-6
     noise.replace(noise.differences(z, 2000, new_stream(np.random.default_rng(2))))
@@ -196,7 +196,7 @@ def test_noise_at_runaway_points_is_ignored(measured, coordinate):
 
 @pytest.mark.parametrize("is_rare", [True, False])
 def test_noise_of_few_minibatches_is_measured_again(measured, is_rare):
-    """One minibatch in 250 makes all noise of the second coordinate; of the first, all do."""
+    """All noise of the second coordinate comes from one minibatch in 250."""
     noisy, noise, z = measured
     n = noise.n_pairs
     noisy.noise[:, 0] *= 2.0
@@ -299,7 +299,7 @@ def test_biased_temperatures_reduce_the_step_size_or_the_subtracted_noise():
     assert bounded.parameters.step_size == 0.2
 
 
-def test_noise_that_is_not_projected_is_noticed(measured, monkeypatch):
+def test_unprojected_noise_is_detected(measured, monkeypatch):
     _, noise, z = measured
     monkeypatch.setattr(gradient_noise, "project", lambda *args: None)
     noise.replace(noise.differences(z, 4000, new_stream(np.random.default_rng(2))))

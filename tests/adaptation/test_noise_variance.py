@@ -1,4 +1,4 @@
-"""Noise heterogeneity over a posterior, apart from the sampling error of single pairs."""
+"""Noise heterogeneity over a posterior, separated from the sampling error of single pairs."""
 
 import math
 

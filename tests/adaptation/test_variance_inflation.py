@@ -1,4 +1,4 @@
-"""What noisy estimates add to a variance, against simulation of the recursion."""
+"""Variance inflation by noisy estimates, against simulation of the recursion."""
 
 import math
 
@@ -65,7 +65,7 @@ def test_limits_of_shuffled_blocks():
     assert shuffled_inflation(10.0, 200) == pytest.approx(independent_inflation(10.0), rel=0.01)
 
 
-def test_the_longest_time_adds_what_is_allowed():
+def test_maximum_time_has_the_allowed_inflation():
     time = longest_time(lambda h: 99.0 * shuffled_inflation(h, 100), 0.05, 5.0)
     assert 99.0 * shuffled_inflation(time, 100) == pytest.approx(0.05)
     assert longest_time(lambda h: 99.0 * independent_inflation(h), 0.05, 5.0) == pytest.approx(
@@ -75,8 +75,8 @@ def test_the_longest_time_adds_what_is_allowed():
 
 
 @pytest.mark.parametrize("n_tune", [0, 1, 2, 3, 4, 10, 1000])
-def test_the_step_that_is_kept_adds_five_per_cent(n_tune):
-    """However short the tuning phase is; only before its last draw there may be more."""
+def test_final_step_size_inflates_by_five_per_cent(n_tune):
+    """For tuning phases of any length; only before the last tuning draw it may be larger."""
     allowed = [allowed_inflation(draw, n_tune) for draw in range(n_tune or 1)]
     assert allowed[-1] == pytest.approx(0.05)
     assert allowed == sorted(allowed, reverse=True)

@@ -1,4 +1,4 @@
-"""Adaptation of Hamiltonian trajectories, and when the Hamiltonian is split."""
+"""Adaptation of Hamiltonian trajectories, and splitting of the Hamiltonian."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_a_normal_posterior_takes_one_gradient_per_draw():
     ],
     ids=["heavy tails", "not allowed", "fixed number of steps", "angles"],
 )
-def test_other_trajectories_are_of_leapfrog_steps(density, options):
+def test_other_trajectories_use_the_leapfrog(density, options):
     sampler = make_sampler(density, **options)
     _, stats = sample(sampler, n_draws=1000)
     assert not sampler.adaptation.state["is_split"]

@@ -1,4 +1,4 @@
-"""Benchmarks load, and what they measure with is right on small problems."""
+"""Benchmarks load, and their numerical functions are correct on small problems."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ BENCHMARKS = [path.stem for path in script_paths("benchmarks")]
 
 @pytest.fixture(autouse=True)
 def contained(monkeypatch):
-    """Let benchmarks bind neither this process to one core nor its libraries to one thread."""
+    """Prevent benchmarks from binding this process to one core and its libraries to one thread."""
     monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None, raising=False)
     for library in LIBRARIES:
         monkeypatch.setenv(f"{library}_NUM_THREADS", "1")
@@ -40,8 +40,8 @@ def test_loads(name):
     assert benchmark(name).__doc__
 
 
-def test_those_with_peers_load():
-    """In a process of their own, because they set up JAX."""
+def test_benchmarks_with_other_libraries_load():
+    """In a subprocess, because they set up JAX."""
     pytest.importorskip("blackjax")
     code = "; ".join(f"import benchmarks.{name}" for name in sorted(PEERS))
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
@@ -61,11 +61,11 @@ def test_quadrature_of_the_regression():
     exact = weights @ grid
     scale = np.sqrt(np.diag(about))
     np.testing.assert_allclose((mean - exact) / scale, 0.0, atol=1e-3)
-    spread = (grid - exact).T @ ((grid - exact) * weights[:, None])
-    np.testing.assert_allclose(covariance / spread, 1.0, rtol=0.02)
+    exact_covariance = (grid - exact).T @ ((grid - exact) * weights[:, None])
+    np.testing.assert_allclose(covariance / exact_covariance, 1.0, rtol=0.02)
 
 
-def test_directions_are_standardised():
+def test_directions_are_standardized():
     """Exact draws of the posterior have mean zero and covariance one."""
     known = benchmark("known_posteriors")
     posterior = known.directional(200, 4)
@@ -73,7 +73,7 @@ def test_directions_are_standardised():
 
     kappa = 1.0 / posterior.scale**2
     rng = np.random.default_rng(1)
-    z = posterior.standardise(draw_von_mises_fisher(rng, posterior.mode, kappa, (20_000,)))
+    z = posterior.standardize(draw_von_mises_fisher(rng, posterior.mode, kappa, (20_000,)))
     assert z.shape == (20_000, 3)
     assert np.abs(z.mean(axis=0)).max() < 5 / np.sqrt(20_000)
     assert np.abs(np.cov(z.T) - np.eye(3)).max() < 0.05
@@ -85,7 +85,7 @@ def test_bias_table(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "STEP_SIZES", (0.3,))
     monkeypatch.setattr(module, "BATCH_SIZES", (20,))
     monkeypatch.setattr(module, "N_STEPS", 2)
-    monkeypatch.setattr(module, "LEAST_ESS", 2.0)
+    monkeypatch.setattr(module, "MIN_ESS", 2.0)
     lines = list(module.by_step_size(200, 0.3))
     assert len(lines) == 2 + len(module.STOCHASTIC) + 1
     assert all(line.count("|") == 4 for line in lines)
@@ -96,7 +96,7 @@ def test_bias_table(monkeypatch, tmp_path):
     assert (tmp_path / "figure.png").exists()
 
 
-def test_a_contestant_of_the_inner_loop():
+def test_start_of_the_inner_loop():
     from benchmarks.problems import circle
 
     step = benchmark("models").make_step(circle(), 3)

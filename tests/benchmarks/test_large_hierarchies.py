@@ -1,4 +1,4 @@
-"""The benchmark of large hierarchies builds its models, and measures what it says."""
+"""The benchmark of large hierarchies: models, references and measurements."""
 
 import itertools
 import json

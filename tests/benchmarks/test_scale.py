@@ -1,4 +1,4 @@
-"""What the benchmarks of large and of hierarchical posteriors compare with is right."""
+"""Reference values of the benchmarks of large and hierarchical posteriors."""
 
 import logging
 from collections import Counter
@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 from benchmarks.census_svm import LEVELS, census_rows
-from benchmarks.detectors import MODELS, RIGHT, WRONG
+from benchmarks.detectors import CORRECT, FAULTY, MODELS
 from benchmarks.glm_rows import FAMILIES, Rows, importance, laplace, make_rows, sums
 from benchmarks.hierarchies import compare, failures, summary
 from benchmarks.sampling_warnings import SamplingWarnings
@@ -44,9 +44,9 @@ def test_laplace_and_its_correction():
     mean = weights @ grid
     sd = np.sqrt(weights @ (grid - mean) ** 2)
     scale = precision[0, 0] ** -0.5
-    off, spread, efficiency = importance("logistic", rows, mode, precision, 100_000)
+    off, sd_ratio, efficiency = importance("logistic", rows, mode, precision, 100_000)
     assert off[0] == pytest.approx((mean - mode[0]) / scale, abs=0.02)
-    assert spread[0] == pytest.approx(sd / scale, rel=0.03)
+    assert sd_ratio[0] == pytest.approx(sd / scale, rel=0.03)
     assert 0.1 < efficiency < 0.9
     assert value == pytest.approx(logs.max(), abs=1e-5)
 
@@ -58,7 +58,7 @@ def test_covariates_have_their_scales():
     assert np.linalg.cond(np.corrcoef(rows.X.T)) > 100.0
 
 
-def test_rows_like_the_census():
+def test_simulated_census_rows():
     X, y = census_rows(500)
     assert X.shape == (500, 123)
     assert (X.sum(axis=1) == len(LEVELS)).all()
@@ -66,7 +66,7 @@ def test_rows_like_the_census():
     assert 0.1 < np.mean(y > 0) < 0.5
 
 
-def test_references_of_the_detectors_are_standardised():
+def test_references_of_the_detectors_are_standardized():
     """Exact draws of the normal posterior of a regression."""
     known = MODELS["regression"](1)
     model, rng = known.model, np.random.default_rng(2)
@@ -74,17 +74,17 @@ def test_references_of_the_detectors_are_standardised():
     precision = X.T @ X + 0.01 * np.eye(6)
     mean = np.linalg.solve(precision, X.T @ y)
     draws = rng.multivariate_normal(mean, np.linalg.inv(precision), size=20_000)
-    z = known.standardise(draws)
+    z = known.standardize(draws)
     assert np.abs(z.mean(axis=0)).max() < 0.04
     np.testing.assert_allclose(z.std(axis=0), 1.0, atol=0.03)
 
 
 @pytest.mark.slow
 def test_importance_weights_of_the_logistic_detector():
-    """The mean that draws are compared with is where the gradient of the posterior is near zero."""
+    """The gradient of the posterior is near zero at the reference mean."""
     known = MODELS["logistic"](1)
     X, y = (known.model[name].get_value() for name in ("X", "y"))
-    origin, slopes = known.standardise(np.zeros((1, 6))), known.standardise(np.eye(6))
+    origin, slopes = known.standardize(np.zeros((1, 6))), known.standardize(np.eye(6))
     root = slopes - origin
     mean = np.linalg.solve(root.T, -origin[0])
     gradient = X.T @ (y - expit(X @ mean)) - 0.01 * mean
@@ -92,10 +92,16 @@ def test_importance_weights_of_the_logistic_detector():
 
 
 def test_twenty_runs_of_each_kind():
-    kinds = Counter(run.kind for run in WRONG)
+    kinds = Counter(run.kind for run in FAULTY)
     assert set(kinds.values()) == {4}
-    assert set(kinds) == {"too hot", "too cold", "stuck", "wrong centre", "wrong metric"}
-    assert len(WRONG) == len(RIGHT) == 20
+    assert set(kinds) == {
+        "temperature above 1",
+        "temperature below 1",
+        "stuck",
+        "wrong center",
+        "wrong metric",
+    }
+    assert len(FAULTY) == len(CORRECT) == 20
 
 
 def test_errors_of_a_hierarchy():

@@ -1,4 +1,4 @@
-"""The history of speed flags what is slower, and nothing that only one busy machine made slow."""
+"""History of speed: slower operations are flagged, measurements under load are not."""
 
 import json
 
@@ -19,26 +19,26 @@ def entry(ratio, *, lower=None, name="draw", date="2026-01-01", processor="one")
     }
 
 
-def test_what_takes_a_fifth_longer_is_flagged():
+def test_operations_that_take_20_percent_longer_are_flagged():
     before = [entry(1.0), entry(5.0), entry(1.0)]
-    (said,) = slower(entry(1.3), before)
-    assert said == "draw: 1.30 times what it was (1.3 after 1)"
+    (message,) = slower(entry(1.3), before)
+    assert message == "draw: 1.30 times as long (1.3 after 1)"
     assert slower(entry(1.19), before) == slower(entry(0.5), before) == []
 
 
-def test_what_is_uncertain_or_new_is_not_flagged():
+def test_uncertain_or_new_ratios_are_not_flagged():
     assert slower(entry(1.3, lower=1.1), [entry(1.0)]) == []
     assert slower(entry(1.3, name="other"), [entry(1.0)]) == []
 
 
-def test_a_process_that_was_disturbed_does_not_count():
+def test_measurements_under_load_are_ignored():
     quiet, disturbed = entry(1.0, lower=0.9), entry(1.6, lower=1.5)
     for turns in ([quiet, disturbed], [disturbed, quiet]):
         assert quickest(turns) == quiet
     assert slower(quickest([disturbed, disturbed]), [quiet])
 
 
-def test_the_status_is_that_of_what_was_said(capsys):
+def test_exit_status_of_the_report(capsys):
     assert report([], entry(1.0)) == 0
     assert report(["draw: 1.30 times"], entry(1.0)) == 1
     assert "draw: 1.30 times" in capsys.readouterr().out
@@ -46,7 +46,7 @@ def test_the_status_is_that_of_what_was_said(capsys):
 
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
-    """Keep entries in a folder of the test."""
+    """Return a function that stores entries in a temporary folder."""
     monkeypatch.setattr(speed_history, "HISTORY", tmp_path)
 
     def keep(*entries):
@@ -58,25 +58,25 @@ def kept(tmp_path, monkeypatch):
     return keep
 
 
-def test_entries_come_back_in_the_order_of_their_dates(kept):
+def test_entries_are_sorted_by_date(kept):
     kept(*[entry(float(i + 1)) for i in range(12)])
     assert [each["figures"]["draw"]["ratio"] for each in history()] == [*range(1, 13)]
 
 
 @pytest.mark.parametrize(("newest", "status"), [("one", 1), ("another", 0)])
-def test_the_newest_is_compared_with_the_last_ones_of_its_processor(kept, newest, status):
+def test_newest_entry_is_compared_with_entries_of_its_processor(kept, newest, status):
     mine = [entry(9.0)] + [entry(1.0)] * BEFORE
     others = [entry(2.0, processor="another") for _ in range(BEFORE)]
     kept(*map(dict, mine), *others, entry(2.0, processor=newest))
     assert speed_history.main(["check"]) == status
 
 
-def test_a_new_processor_is_compared_with_all(kept):
+def test_new_processor_is_compared_with_all_entries(kept):
     kept(*[entry(1.0) for _ in range(3)], entry(1.5, processor="new"))
     assert speed_history.main(["check"]) == 1
 
 
-def test_what_is_kept_in_the_project_is_whole():
+def test_stored_history_is_valid():
     entries = history()
     assert len(entries) > 2
     for each in entries:
@@ -86,8 +86,8 @@ def test_what_is_kept_in_the_project_is_whole():
     json.dumps(entries)
 
 
-def test_ratios_are_of_times_within_a_turn(monkeypatch):
-    """On a clock that the work itself moves, with a machine that gets slower all the time."""
+def test_ratios_are_computed_within_a_round(monkeypatch):
+    """With a simulated clock of a machine that becomes slower."""
     clock, speed = [0.0], [1.0]
     monkeypatch.setattr(measured_speed, "process_time", lambda: clock[0])
 

@@ -1,4 +1,4 @@
-"""Sums that are constant on a simplex, whatever the data and the other variables are."""
+"""Sums that are constant on a simplex for all data and other variables."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -69,7 +69,7 @@ def test_not_constant(total):
 
 
 def test_constants_that_are_inputs_keep_their_values():
-    """A long array of ones is constant however it is passed; data that may change are not."""
+    """A long array of ones is constant in any form; data that can change are not."""
     total = pt.dot(W[0], ROWS.T).sum()
     examples = {**EXAMPLES, ROWS: np.ones((5, 4))}
     terms = [pt.log(total)]

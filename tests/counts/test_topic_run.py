@@ -1,4 +1,4 @@
-"""Inner steps of samplers of topics, with counts that are known."""
+"""Inner steps of topic samplers, with known counts."""
 
 import numpy as np
 import pytest
@@ -65,13 +65,13 @@ def test_scir_keeps_the_gamma_distribution_of_known_counts(step_size):
     assert not np.any(start == end)
 
 
-def test_scir_forgets_where_it_began():
+def test_scir_forgets_its_starting_point():
     end = run(scir_move, np.full((K, V), -300.0), 40.0, 1)
     uniform = stats.gamma.cdf(np.exp(end), posterior_shape())
     assert stats.kstest(uniform.ravel(), "uniform").pvalue > 1e-4
 
 
-def test_sgrld_moves_by_the_equation():
+def test_sgrld_update_has_the_exact_mean_and_variance():
     r"""θ' = |θ + h(β + n − ω Σn − θ) + √(2hθ) noise| has this mean and variance."""
     h = 1e-3
     theta = np.broadcast_to(np.array([[3.0], [2.0], [60.0]]), (K, V))

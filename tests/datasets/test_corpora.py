@@ -28,7 +28,7 @@ def test_without_a_folder_the_error_names_file_variable_and_origin(
 
 
 @pytest.mark.parametrize(("loader", "filename", "origin"), LOADERS)
-def test_the_argument_goes_before_the_environment_variable(
+def test_argument_takes_precedence_over_environment_variable(
     loader, filename, origin, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("PYMC_GEODESIC_DATA", "another")
@@ -38,7 +38,7 @@ def test_the_argument_goes_before_the_environment_variable(
     assert "another" not in str(caught.value)
 
 
-def test_features_must_be_known():
+def test_unknown_features_raise():
     with pytest.raises(ValueError, match="'tfidf' or 'counts', not 'binary'"):
         load_20news_different("nowhere", features="binary")
 
@@ -65,7 +65,7 @@ def test_20news_different_is_built_from_the_archive(data_home, tmp_path):
                 shape=tuple(archive[f"X{prefix}_shape"]),
             )
             label = archive[f"y{prefix}"].astype(int)
-            # Only a few other groups: they must be left out, and writing text is slow.
+            # A few other groups, which must be dropped; writing text is slow.
             few = np.isin(label, (1, 2, 10, 15))
             rows, label = rows[few].tocoo(), label[few]
             lines = np.column_stack([rows.row + 1, rows.col + 1, rows.data])
@@ -83,14 +83,14 @@ def test_20news_different_is_built_from_the_archive(data_home, tmp_path):
         assert abs(built.test - theirs.test).max() <= tolerance
 
 
-def test_building_names_the_missing_file(tmp_path):
+def test_missing_source_file_raises(tmp_path):
     (tmp_path / "train.data").touch()
     with pytest.raises(FileNotFoundError, match=r"'train\.label'.*qwone\.com"):
         build_20news_different(tmp_path, tmp_path)
 
 
-def test_held_out_words_of_wikipedia_are_not_seen(tmp_path):
-    """The file has whole pages as X, of which H is a part."""
+def test_held_out_words_of_wikipedia_are_not_in_the_observed_words(tmp_path):
+    """The file contains whole pages as X, of which H is a part."""
     whole = np.array([[12, 8, 0], [0, 15, 6], [1, 0, 0]])
     part = np.array([[2, 0, 0], [0, 1, 2], [1, 0, 0]])
     arrays = {}
@@ -140,6 +140,6 @@ def test_every_word_is_in_one_part():
     ("counts", "share", "message"),
     [([[0.5, 1.0]], 0.5, "integers"), ([[-1, 1]], 0.5, "integers"), ([[1, 1]], 1.5, "share")],
 )
-def test_bad_input_is_named(counts, share, message):
+def test_invalid_input_raises(counts, share, message):
     with pytest.raises(ValueError, match=message):
         hold_out_words(counts, share)

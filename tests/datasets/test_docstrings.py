@@ -18,7 +18,7 @@ def test_thousands_of_documents_as_unit_vectors(corpus):
         assert rows.min() >= 0
 
 
-def test_words_mean_what_they_say(corpus):
+def test_related_words_cooccur(corpus):
     title = "scipy.linalg.eigh"
     where = corpus.train if title in corpus.train_titles else corpus.test
     titles = corpus.train_titles if title in corpus.train_titles else corpus.test_titles
@@ -33,7 +33,7 @@ def test_train_and_test_share_no_document(corpus):
     assert 0.15 < share < 0.25
 
 
-def test_counts_are_those_behind_the_weights():
+def test_counts_agree_with_tfidf_weights():
     options = {"min_share": 0.2, "max_share": 0.5, "min_words": 3}
     counts = docstring_corpus(("json",), features="counts", **options)
     weights = docstring_corpus(("json",), **options)
@@ -58,6 +58,6 @@ def test_code_examples_are_left_out():
         ({"packages": ("this",)}, "Widen the bounds"),
     ],
 )
-def test_wrong_arguments(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         docstring_corpus(**arguments)

@@ -1,4 +1,4 @@
-"""Rows of Parquet files: each one, of its type, and named in errors."""
+"""Rows of Parquet files: completeness, types and error messages."""
 
 import pickle
 
@@ -16,7 +16,7 @@ from pymc_geodesic.minibatches.streamed_rows import StreamedBlocks
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
 
-# Rows are in the order of their numbers, to be recognised; in random order nothing is said.
+# Rows are numbered in order; the warning about ordered rows is disabled.
 pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in random order")
 
 N = 1000
@@ -127,14 +127,14 @@ def without_a_label(folder):
         (without_a_label, ValueError, r"'label' has no value in row 7 of .*2\.parquet"),
     ],
 )
-def test_files_that_change_are_named(folder, spoil, kind, message):
+def test_changed_files_raise(folder, spoil, kind, message):
     blocks = parquet_blocks(folder, columns=COLUMNS, block_size=300)
     spoil(folder)
     with pytest.raises(kind, match=message):
         read(blocks)
 
 
-def test_a_column_of_text_in_a_later_file_is_named_at_once(folder):
+def test_text_column_in_a_later_file_raises(folder):
     write(folder / "2.parquet", 401, N, lambda table: table.set_column(1, "b", table["name"]))
     with pytest.raises(ValueError, match=r"2\.parquet do not match .* b has incompatible types"):
         parquet_blocks(folder, columns=COLUMNS, block_size=300)
@@ -158,7 +158,7 @@ def test_a_column_that_a_later_file_lacks_has_missing_values(folder):
         ("float32", "float64", 1e300),
     ],
 )
-def test_wider_numbers_of_later_files_are_not_cut(tmp_path, first, later, value):
+def test_wider_types_of_later_files_are_kept(tmp_path, first, later, value):
     for name, number, dtype in (("0", 1, first), ("1", value, later)):
         table = pa.table({"y": np.array([number], dtype)})
         parquet.write_table(table, tmp_path / f"{name}.parquet")
@@ -166,7 +166,7 @@ def test_wider_numbers_of_later_files_are_not_cut(tmp_path, first, later, value)
     assert np.asarray(rows).tolist() == [1, value]
 
 
-def test_integers_that_no_common_type_holds_are_an_error(tmp_path):
+def test_integers_without_a_common_type_raise(tmp_path):
     for name, number, dtype in (("0", 1, "int64"), ("1", 2**63 + 1, "uint64")):
         table = pa.table({"y": np.array([number], dtype)})
         parquet.write_table(table, tmp_path / f"{name}.parquet")
@@ -184,12 +184,12 @@ def test_integers_that_no_common_type_holds_are_an_error(tmp_path):
         ({}, "columns= is empty"),
     ],
 )
-def test_wrong_columns(folder, columns, message):
+def test_invalid_columns_raise(folder, columns, message):
     with pytest.raises(ValueError, match=message):
         parquet_blocks(folder, columns=columns, block_size=10)
 
 
-def test_without_pyarrow_the_extra_is_named(monkeypatch):
+def test_missing_pyarrow_raises(monkeypatch):
     def missing(name):
         raise ImportError(name)
 
@@ -215,7 +215,7 @@ def take(source):
 
 
 def test_rows_of_files_are_in_the_order_of_rows_in_memory(folder):
-    """From the same seed, and again from the state after some draws."""
+    """From the same seed, and from a saved state."""
     columns = numbers()
     X = np.column_stack([columns["a"], columns["b"]])
     in_memory = [
@@ -231,7 +231,7 @@ def test_rows_of_files_are_in_the_order_of_rows_in_memory(folder):
         np.testing.assert_array_equal(take(again), take(source))
 
 
-def test_a_row_that_is_not_a_number_is_named_with_its_file(tmp_path):
+def test_nan_rows_raise_with_their_file(tmp_path):
     values = numbers()
     values["b"] = values["b"].copy()
     values["b"][407] = np.nan
@@ -248,8 +248,8 @@ def test_a_row_that_is_not_a_number_is_named_with_its_file(tmp_path):
         list(source_of(blocks).all_rows())
 
 
-def test_sampling_in_processes_is_sampling_in_one(folder):
-    """After this process has read from the files, and the others are forks of it."""
+def test_sampling_in_processes_agrees_with_one(folder):
+    """With forks of a process that has read from the files."""
     blocks = parquet_blocks(folder, columns=COLUMNS, block_size=300)
     read(blocks)
     with pm.Model():
@@ -280,7 +280,7 @@ def test_sampling_in_processes_is_sampling_in_one(folder):
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16"])
-def test_containers_that_are_too_narrow_are_named(dtype):
+def test_containers_of_narrow_types_raise(dtype):
     rows = DenseRows("y", dtype, ())
     part = rows.accept(np.array([1, 300]))
     laid_out = (
@@ -288,12 +288,12 @@ def test_containers_that_are_too_narrow_are_named(dtype):
         for positions in (None, np.array([1, 0]))
     )
     if dtype == "int8":
-        with pytest.raises(ValueError, match=r"int64 for 'y' that int8, .* too narrow for, in blo"):
+        with pytest.raises(ValueError, match=r"int64 values for 'y' that overflow int8, .* in blo"):
             next(laid_out)
     else:
         assert [found["y"].tolist() for found, _ in laid_out] == [[1, 300], [300, 1]]
 
 
-def test_masked_blocks_are_refused():
+def test_masked_blocks_raise():
     with pytest.raises(ValueError, match=r"missing values \(NaN or masked\) for 'y'"):
         DenseRows("y", "float64", ()).accept(np.ma.masked_equal([1.0, 9.0], 9.0))

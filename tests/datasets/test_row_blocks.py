@@ -1,4 +1,4 @@
-"""Blocks hold every row once, wherever the rows are, and read no more than they must."""
+"""Row blocks contain every row once, and read only what they need."""
 
 import pickle
 
@@ -15,7 +15,7 @@ N = 1003
 
 @pytest.fixture
 def memmap(tmp_path):
-    """Numbers behind a header, so that the offset counts."""
+    """Numbers after a header, so that there is an offset."""
     path = tmp_path / "rows.bin"
     with path.open("wb") as file:
         file.write(b"header")
@@ -81,7 +81,7 @@ def test_tables_in_memory_are_rows_of_numbers():
         row_blocks(table.assign(c="red"), block_size=2)
 
 
-def test_stretches_come_from_everywhere():
+def test_stretches_sample_all_positions():
     means = [x.mean() for (x,) in read(row_blocks(np.arange(1000), block_size=100, stretches=20))]
     np.testing.assert_allclose(means, 499.5, atol=25.0)
 
@@ -98,14 +98,14 @@ def test_part_of_a_map_and_a_transposed_one_are_read_as_arrays(memmap):
         np.testing.assert_array_equal(seen, array)
 
 
-def test_a_file_is_not_read_into_a_pickle(memmap):
+def test_pickles_contain_no_data(memmap):
     blocks = row_blocks(memmap, block_size=600)
     pickled = pickle.dumps(blocks)
     assert len(pickled) < 1000 < memmap.nbytes
     np.testing.assert_array_equal(read(pickle.loads(pickled))[0][0], memmap[:600])
 
 
-def test_pieces_follow_the_chunks_of_the_store():
+def test_pieces_are_stored_chunks():
     class Chunked:
         """Counts what is read."""
 
@@ -125,7 +125,7 @@ def test_pieces_follow_the_chunks_of_the_store():
 
 
 def sparse_maps(tmp_path, values_type="float32"):
-    """A matrix of which no number is in memory."""
+    """A matrix of memory maps."""
     rows = sparse.random_array((N, 30), density=0.1, format="csr", rng=np.random.default_rng(1))
     arrays = (rows.data.astype(values_type), rows.indices, rows.indptr)
     for i, array in enumerate(arrays):
@@ -136,7 +136,7 @@ def sparse_maps(tmp_path, values_type="float32"):
 
 @pytest.mark.parametrize("stretches", [1, 3])
 def test_sparse_matrix_of_memory_maps(tmp_path, stretches):
-    """As small in a pickle as the dense ones, and with the rows that dense blocks would have."""
+    """Small pickles, and the rows of dense blocks."""
     rows, mapped = sparse_maps(tmp_path)
     numbers = np.arange(N)
     blocks = row_blocks(mapped, numbers, block_size=300, stretches=stretches)
@@ -197,7 +197,7 @@ def test_errors_name_the_file_and_the_row(tmp_path, kind):
         ("none.npy", FileNotFoundError, r"none\.npy"),
     ],
 )
-def test_wrong_paths(tmp_path, path, kind, message):
+def test_invalid_paths_raise(tmp_path, path, kind, message):
     with pytest.raises(kind, match=message):
         row_blocks(tmp_path / path, block_size=10)
 
@@ -213,6 +213,6 @@ def test_wrong_paths(tmp_path, path, kind, message):
         ([np.ma.masked_equal([0.0, 9.0], 9.0)], {"block_size": 1}, "1 values .* are masked"),
     ],
 )
-def test_wrong_arguments(arrays, arguments, message):
+def test_invalid_arguments_raise(arrays, arguments, message):
     with pytest.raises(ValueError, match=message):
         row_blocks(*arrays, **arguments)

@@ -1,4 +1,4 @@
-"""All permutations are equally likely, no row is lost, and memory stays within its bounds."""
+"""Shuffling on disk: uniform permutations, completeness and bounded memory."""
 
 import itertools
 import tracemalloc
@@ -13,17 +13,17 @@ from pymc_geodesic.datasets.shuffle import bucket_sizes
 
 N = 1000
 LITTLE = 6000
-"""Bytes of memory for thousand small rows: some forty buckets."""
+"""Bytes of memory for a thousand small rows: some forty buckets."""
 
 
 def rows_of(n=N):
-    """A number that says which row it is, and numbers that belong to it."""
+    """A row number, and values that depend on it."""
     number = np.arange(n, dtype="int32")
     return {"number": number, "X": np.column_stack([number, -number]).astype("float32")}
 
 
 def new_order(folder, n=N, *, random_seed=1, memory=LITTLE):
-    """Where the rows of a file went."""
+    """Row numbers of a file in its new order."""
     source, target = folder / "old.npy", folder / f"new-{random_seed}-{memory}.npy"
     if not source.exists():
         np.save(source, np.arange(n))
@@ -70,7 +70,7 @@ KINDS = [in_files, in_parquet]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_row_is_there_once_and_whole(tmp_path, kind):
+def test_rows_are_permuted(tmp_path, kind):
     source, target, read = kind(tmp_path)
     shuffle_rows(source, target, random_seed=1, memory=20 * LITTLE, progressbar=False)
     found, expected = read(), rows_of()
@@ -84,8 +84,8 @@ def test_every_row_is_there_once_and_whole(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_order_is_that_of_independent_keys(tmp_path, kind):
-    """Whatever the files are, however many buckets there are."""
+def test_order_is_that_of_independent_keys(tmp_path, kind):
+    """For any type of file and number of buckets."""
     expected = np.argsort(np.random.PCG64(5).random_raw(N), kind="stable")
     source, _, _ = kind(tmp_path)
     if kind is in_files:
@@ -103,25 +103,25 @@ def kind_again(kind, folder):
     return kind(folder / "again")
 
 
-def places(folder, shuffles, n):
+def positions(folder, shuffles, n):
     return np.array([new_order(folder, n, random_seed=seed) for seed in range(shuffles)])
 
 
 def p_of_orders(orders):
-    """Of the hypothesis that the orders of four rows are equally likely."""
+    """P-value of the hypothesis that the orders of four rows are equally likely."""
     names = {order: i for i, order in enumerate(itertools.permutations(range(4)))}
     counts = np.bincount([names[tuple(order)] for order in orders.tolist()], minlength=24)
     return stats.chisquare(counts).pvalue
 
 
 def p_of_places(orders):
-    """Of the hypothesis that each row is in each tenth of the places equally often."""
+    """P-value of the hypothesis that each row is in each tenth of the positions equally often."""
     tenths = np.argsort(orders, axis=1) * 10 // orders.shape[1]
     rows = np.arange(orders.shape[1]) * 10 // orders.shape[1]
     counts = np.zeros((10, 10))
     np.add.at(counts, (np.broadcast_to(rows, tenths.shape), tenths), 1)
     expected = orders.size / 100
-    # Rows and columns of the table have sums that are given.
+    # The margins of the table are fixed.
     return stats.chi2.sf(((counts - expected) ** 2 / expected).sum(), 81)
 
 
@@ -130,7 +130,7 @@ def direct(n_shuffles, n, memory=LITTLE):
     orders = []
     for seed in range(n_shuffles):
         keys = np.random.PCG64(seed).random_raw(n)
-        bucket = shuffle_module.bucket_of(keys, bucket_sizes(n, 8, memory)[0])
+        bucket = shuffle_module.assign_buckets(keys, bucket_sizes(n, 8, memory)[0])
         rows = [np.flatnonzero(bucket == b) for b in np.unique(bucket)]
         orders.append(np.concatenate([each[shuffle_module.key_order(keys[each])] for each in rows]))
     return np.array(orders)
@@ -140,10 +140,10 @@ def test_all_orders_of_four_rows_are_equally_likely():
     assert p_of_orders(direct(4800, 4, memory=1000)) > 1e-4
 
 
-def test_all_places_are_equally_likely_for_all_rows(tmp_path):
+def test_all_positions_are_equally_likely_for_all_rows(tmp_path):
     assert bucket_sizes(N, 8, LITTLE)[0] > 10
     assert p_of_places(direct(200, N)) > 1e-4
-    np.testing.assert_array_equal(direct(2, N), places(tmp_path, 2, N))
+    np.testing.assert_array_equal(direct(2, N), positions(tmp_path, 2, N))
 
 
 def as_they_were(keys):
@@ -151,19 +151,19 @@ def as_they_were(keys):
 
 
 def from_the_front(keys, n_buckets):
-    """Rows that are dealt to the buckets one after the other."""
+    """Rows that are assigned to the buckets cyclically."""
     return (np.arange(len(keys)) * n_buckets // max(len(keys), 1)).astype(np.uint16)
 
 
 @pytest.mark.parametrize(
-    ("name", "mutant"), [("key_order", as_they_were), ("bucket_of", from_the_front)]
+    ("name", "mutant"), [("key_order", as_they_were), ("assign_buckets", from_the_front)]
 )
-def test_half_a_shuffle_is_found(monkeypatch, name, mutant):
+def test_mutants_of_the_shuffle_are_detected(monkeypatch, name, mutant):
     monkeypatch.setattr(shuffle_module, name, mutant)
     assert min(p_of_orders(direct(480, 4, memory=1000)), p_of_places(direct(50, N))) < 1e-10
 
 
-def test_a_bucket_that_is_left_as_it_was_is_found(tmp_path, monkeypatch):
+def test_unshuffled_bucket_is_detected(tmp_path, monkeypatch):
     """The same mutant in the files."""
     monkeypatch.setattr(shuffle_module, "key_order", as_they_were)
     order = new_order(tmp_path)
@@ -183,7 +183,7 @@ def test_seeds(tmp_path):
 
 
 def test_memory(tmp_path):
-    """Of what NumPy allocates; nine times as many bytes are shuffled."""
+    """Peak allocations of NumPy; the data are nine times as large."""
     memory = 2**20
     rows = np.zeros((125_000, 20), "float32")
     np.save(tmp_path / "rows.npy", rows)
@@ -205,7 +205,7 @@ def _tiny_table(folder):
 
 
 def test_memory_of_tables(tmp_path):
-    """Of what Arrow and Python allocate, each at its peak."""
+    """Peak allocations of Arrow and Python."""
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     memory = 2**22
@@ -243,7 +243,7 @@ def test_the_largest_bucket_fits(n_rows, row_bytes):
         assert 2 * mean * (row_bytes + 32) > 0.5 * memory
 
 
-def test_what_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_failure_leaves_no_files(tmp_path, monkeypatch):
     np.save(tmp_path / "old.npy", np.arange(N))
 
     def broken(keys):
@@ -256,7 +256,7 @@ def test_what_fails_leaves_nothing_behind(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_there_is_not_touched(tmp_path, kind):
+def test_existing_targets_raise(tmp_path, kind):
     source, target, _ = kind(tmp_path)
     first = target[1] if isinstance(target, list) else target
     first.write_text("mine")
@@ -278,8 +278,8 @@ def test_columns_in_the_names_of_folders_are_kept(tmp_path):
     np.testing.assert_array_equal(np.sort(rows[:, 0]), np.repeat([2020, 2021], 5))
 
 
-def test_nothing_of_later_files_is_lost(tmp_path):
-    """Neither digits of wider numbers nor columns that the first file lacks."""
+def test_wider_types_and_additional_columns_are_kept(tmp_path):
+    """Wider types of later files, and columns that the first file does not have."""
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     old = tmp_path / "old"
@@ -324,7 +324,7 @@ def test_parquet_keeps_compression(tmp_path, compression):
         ("rows.parquet", "new.npy", {}, "do not match Parquet files"),
     ],
 )
-def test_wrong_arguments(tmp_path, monkeypatch, source, target, settings, message):
+def test_invalid_arguments_raise(tmp_path, monkeypatch, source, target, settings, message):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message):
         shuffle_rows(source, target, progressbar=False, **settings)

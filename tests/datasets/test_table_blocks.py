@@ -93,7 +93,7 @@ def test_columns_of_categories_in_the_files(tmp_path):
     np.testing.assert_array_equal(read(tmp_path, {"i": codes(LIKE)}, LIKE[FEW])["i"], codes(TABLE))
 
 
-def test_a_name_decides_between_equal_columns(path):
+def test_columns_argument_resolves_ambiguity(path):
     table = TABLE.assign(copy=TABLE["age"])
     table.to_parquet(path / "2.parquet")
     like = table.head(SAMPLE)
@@ -184,14 +184,14 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", list(TABLES))
-def test_tables_that_do_not_fit(tmp_path, kind):
+def test_inconsistent_tables_raise(tmp_path, kind):
     arrays, change, message = TABLES[kind]
     change(TABLE.copy()).to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(ValueError, match=message):
         read(tmp_path, arrays, LIKE[FEW])
 
 
-def test_missing_numbers_that_no_statistics_count(tmp_path):
+def test_missing_values_without_file_statistics_raise_while_sampling(tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -205,7 +205,7 @@ def test_missing_numbers_that_no_statistics_count(tmp_path):
         read(tmp_path, AGE)
 
 
-def test_missing_numbers_without_statistics(tmp_path):
+def test_missing_values_without_statistics_raise(tmp_path):
     table = TABLE.assign(age=TABLE["age"].where(TABLE.index != 821))
     table.to_parquet(tmp_path / "rows.parquet", write_statistics=False)
     with pytest.raises(
@@ -224,13 +224,13 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("kind", list(ARGUMENTS))
-def test_arguments_that_do_not_fit(path, kind):
+def test_inconsistent_arguments_raise(path, kind):
     arrays, options, message = ARGUMENTS[kind]
     with pytest.raises(ValueError, match=message):
         read(path, arrays, **options)
 
 
-def test_sources_in_memory(path):
+def test_sources_in_memory_raise(path):
     with pytest.raises(TypeError, match=r"got a DataFrame in memory.* batch_size= alone"):
         table_blocks(TABLE, like=LIKE)
     with pytest.raises(TypeError, match=r"like= is the pandas\.DataFrame .* got str"):
@@ -254,13 +254,13 @@ def test_rows_of_a_dask_data_frame():
         table_blocks(dd.from_pandas(broken, npartitions=3), like=LIKE[FEW]).for_arrays(arrays)
 
 
-def test_files_that_are_not_parquet(tmp_path):
+def test_files_that_are_not_parquet_raise(tmp_path):
     TABLE.to_csv(tmp_path / "rows.csv")
     with pytest.raises(ValueError, match=r"rows\.csv cannot be read as Parquet\. .*read_csv"):
         table_blocks(tmp_path / "rows.csv", like=LIKE)
 
 
 @pytest.mark.parametrize("like", [LIKE.head(0), LIKE[["age", "age"]]], ids=["no rows", "two"])
-def test_data_frames_that_are_no_sample(path, like):
+def test_invalid_samples_raise(path, like):
     with pytest.raises(ValueError, match=r"like= has .*\. Pass the data frame"):
         table_blocks(path, like=like)

@@ -1,4 +1,4 @@
-"""The same field from every backend."""
+"""Equality of compiled gradient functions of all backends."""
 
 import numpy as np
 import pymc as pm
@@ -106,7 +106,7 @@ def test_inputs_of_every_kind(mode):
 
 @pytest.mark.parametrize("mode", [None, "FAST_COMPILE"])
 def test_number_of_rows_as_the_argument(mode):
-    """Coordinates and data with as many rows as the argument says, starting at the first."""
+    """Coordinates and data with the first rows; the argument is their number."""
     q = pt.matrix("q", shape=(None, 2))
     data = pt.matrix("data", shape=(None, 2))
     field = compile_gradient(
@@ -149,7 +149,7 @@ def test_error_of_an_interpreted_gradient_is_raised():
 
 
 class Halved(Op):
-    """An Op that Numba leaves to Python, and that fails when it is told to."""
+    """An Op that Numba runs in Python, and that can be made to fail."""
 
     fails = False
 
@@ -162,7 +162,7 @@ class Halved(Op):
         outputs[0][0] = 0.5 * inputs[0]
 
 
-def test_what_python_raises_within_compiled_code_arrives():
+def test_python_error_in_compiled_code_is_raised():
     x, halved = pt.dvector("x", shape=(2,)), Halved()
     with pytest.warns(UserWarning, match="Numba will use object mode"):
         field = compile_gradient([x], [], [halved(x)])

@@ -1,4 +1,4 @@
-"""The log-density as PyMC has it, rewritten for manifolds and for blocks of rows."""
+"""Log-density on manifolds and for blocks of rows, compared with PyMC's."""
 
 import numpy as np
 import pymc as pm
@@ -98,7 +98,7 @@ def test_direction_has_the_projected_gradient_of_pymc():
     np.testing.assert_allclose(parts["kappa"], expected_kappa, rtol=1e-10)
 
 
-def test_proportions_carry_the_volume_of_their_chart():
+def test_proportions_include_the_volume_of_their_chart():
     alpha = np.array([[2.0, 3.0, 4.0], [1.5, 0.7, 1.0]])
     with pm.Model() as model:
         pm.Dirichlet("w", alpha)
@@ -110,7 +110,7 @@ def test_proportions_carry_the_volume_of_their_chart():
     assert value == pytest.approx(logp + np.log(np.abs(q)).sum(), rel=1e-10)
 
 
-def test_half_line_is_the_variable_itself():
+def test_half_line_uses_the_variable_itself():
     """No logarithm and no Jacobian."""
     with pm.Model() as model:
         pm.Gamma("s", 3.3, 2.1, shape=2)
@@ -164,7 +164,7 @@ def test_full_data(full, table):
 
 
 @pytest.mark.parametrize("batch_size", [BATCH, 7])
-def test_rows_are_scaled_and_everything_else_is_not(full, table, batch_size):
+def test_only_rows_are_scaled(full, table, batch_size):
     X, y = table
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=batch_size)
     for start in gradient.estimator.next_minibatches(6):
@@ -204,7 +204,7 @@ def test_minibatch_of_pymc(table):
 
 @pytest.mark.parametrize("is_computed", [False, True], ids=["container", "computed"])
 def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_computed):
-    """A CustomDist copies the node; its data must stay aligned with the observed ones.
+    """A CustomDist copies the node; its data must stay aligned with the observed values.
 
     It also copies what the data are computed from.
     """
@@ -226,7 +226,7 @@ def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_compu
 
 
 @pytest.mark.parametrize("order", ["random", "independent"])
-def test_other_orders_see_the_rows_they_name(full, table, order):
+def test_other_orders_use_their_rows(full, table, order):
     X, y = table
     gradient = Gradient(full, minibatch=["X", "y"], batch_size=BATCH, minibatch_order=order)
     for start in gradient.estimator.next_minibatches(4):
@@ -235,7 +235,7 @@ def test_other_orders_see_the_rows_they_name(full, table, order):
         np.testing.assert_allclose(gradient(W, start)[1]["w"], expected, rtol=1e-10)
 
 
-def test_streamed_blocks_see_the_rows_they_bring(full, table):
+def test_streamed_blocks_use_their_rows(full, table):
     X, y = table
     batches = [(X[i : i + BATCH], y[i : i + BATCH]) for i in range(0, N_ROWS, BATCH)]
     gradient = Gradient(full, minibatch=["X", "y"], batches=batches, total_size=N_ROWS)
@@ -263,7 +263,7 @@ def test_rows_counted_by_a_dimension(table):
     np.testing.assert_allclose(gradient(W, 5)[1]["w"], expected, rtol=1e-10)
 
 
-def test_data_that_is_not_minibatched_is_read_when_it_changes(table):
+def test_other_data_are_updated_by_set_data(table):
     X, y = table
     with pm.Model() as model:
         centre = pm.Data("centre", np.zeros(N_FEATURES))
@@ -277,8 +277,8 @@ def test_data_that_is_not_minibatched_is_read_when_it_changes(table):
     np.testing.assert_allclose(gradient(W)[1]["w"] - before, [1.0, 2.0], rtol=1e-10)
 
 
-def test_nothing_is_hidden_in_the_graph(full, table):
-    """Data and long constants are explicit inputs; only short constants stay."""
+def test_data_are_explicit_inputs_of_the_graph(full, table):
+    """Data and long constants are explicit inputs; only short constants are not."""
     X, _ = table
     with pm.Model() as model:
         w = pm.Normal("w", 0.0, 3.0, shape=100)
@@ -320,7 +320,7 @@ def test_manifolds_follow_the_transform():
     np.testing.assert_allclose(w.coordinates(w.values(q)), q, rtol=1e-12)
 
 
-def test_order_of_the_variables_is_the_callers():
+def test_order_of_the_variables_is_the_one_passed():
     with pm.Model() as model:
         pm.Normal("a", 1.0)
         pm.Normal("b", 2.0)
@@ -337,7 +337,7 @@ def test_minibatch_without_total_size(table):
         w = pm.Normal("w", shape=N_FEATURES)
         with pytest.warns(UserWarning, match="total_size not provided"):
             pm.Normal("y_obs", X_rows @ w, 1.0, observed=y_rows)
-    with pytest.raises(ValueError, match=r"'y_obs' sees a pm.Minibatch.*pass total_size="):
+    with pytest.raises(ValueError, match=r"'y_obs' depends on a pm.Minibatch.*Set total_size="):
         Gradient(model)
 
 
@@ -349,7 +349,7 @@ def test_minibatch_without_total_size(table):
         ({"minibatch": ["X", "y"]}, "minibatch= needs batch_size="),
         ({"batch_size": 5}, r"batch_size= needs minibatch=.*\['X', 'y'\]"),
         ({"batches": [1]}, "batches= needs minibatch="),
-        ({"minibatch": ["X", "y"], "batch_size": 25}, "batch_size=25 does not fit the 24 rows"),
+        ({"minibatch": ["X", "y"], "batch_size": 25}, "batch_size=25 exceeds the 24 rows"),
         ({"minibatch": ["X", "y"], "batch_size": 0}, "batch_size must be a positive integer"),
         ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "total_size="),
         (
@@ -372,12 +372,12 @@ def test_containers_of_different_lengths(table):
         Gradient(model, minibatch=["X", "z"], batch_size=2)
 
 
-def test_container_nobody_reads(table):
+def test_unused_container_raises(table):
     X, y = table
     with pm.Model() as model:
         regression(pm.Data("X", X), pm.Data("y", y))
         pm.Data("z", np.zeros(N_ROWS))
-    with pytest.raises(ValueError, match="names 'z', which the log-density does not depend on"):
+    with pytest.raises(ValueError, match="names 'z', but the log-density does not depend on it"):
         Gradient(model, minibatch=["X", "y", "z"], batch_size=2)
 
 
@@ -388,7 +388,7 @@ def test_missing_numbers_in_data(table):
     X = X.copy()
     X[3, 1] = np.nan
     model["X"].set_value(X)
-    with pytest.raises(ValueError, match="data container 'X' holds NaN; drop or impute"):
+    with pytest.raises(ValueError, match="data container 'X' contains NaN: drop or impute"):
         Gradient(model, minibatch=["X", "y"], batch_size=2)
 
 
@@ -398,7 +398,7 @@ def test_infinite_numbers_in_data(table, container):
     (X if container == "X" else y)[3] = np.inf
     with pm.Model() as model:
         regression(pm.Data("X", X), pm.Data("y", y))
-    with pytest.raises(ValueError, match=f"data container '{container}' holds infinity; drop"):
+    with pytest.raises(ValueError, match=f"data container '{container}' contains infinity: drop"):
         Gradient(model, minibatch=["X", "y"], batch_size=2)
 
 
@@ -428,25 +428,25 @@ def test_missing_observed_values(table, drawn):
         Gradient(model, vars=["w"], **arguments)
 
 
-def test_a_mask_that_is_no_container(table):
+def test_mask_without_a_container(table):
     X, y = table
     seen = y > y.min()
     with pm.Model() as model:
         mean = pm.Data("X", X) @ pm.Normal("w", shape=N_FEATURES)
         pm.Normal("y_obs", mean[seen], 1.0, observed=y[seen])
-    message = r"a block of rows of minibatch=\['X'\] does not fit .*Name every container"
+    message = r"a block of rows of minibatch=\['X'\] does not match .*Name every container"
     with pytest.raises(ValueError, match=message):
         Gradient(model, minibatch="X", batch_size=BATCH)
 
 
 def test_rows_of_two_minibatches_do_not_belong_together(table):
-    """Each draws its own: the regression would see other outcomes beside the covariates."""
+    """Each draws its own rows: covariates and outcomes would not belong together."""
     X, y = table
     with pm.Model() as model:
         X_rows, y_rows = pm.Minibatch(X, batch_size=BATCH), pm.Minibatch(y, batch_size=BATCH)
         mean = X_rows @ pm.Normal("w", shape=N_FEATURES)
         pm.Normal("y_obs", mean, 1.0, observed=y_rows, total_size=N_ROWS)
-    with pytest.raises(ValueError, match=r"'y_obs' joins rows that different pm.Minibatch draw"):
+    with pytest.raises(ValueError, match=r"'y_obs' combines rows of different pm.Minibatch"):
         Gradient(model)
 
 
@@ -457,7 +457,7 @@ def test_named_rows_and_rows_of_a_minibatch_in_one_model(table):
         pm.Normal("drawn", mean, observed=pm.Minibatch(X[:, 0], batch_size=2), total_size=N_ROWS)
         pm.Normal("named", mean, observed=pm.Data("y", y))
     with pytest.raises(
-        ValueError, match=r"minibatch='y' names .* a model with pm.Minibatch: use pm.Data"
+        ValueError, match=r"minibatch='y' names .* a model with pm.Minibatch\. Use pm.Data"
     ):
         Gradient(model, minibatch="y", batch_size=2)
 
@@ -473,7 +473,7 @@ def test_wrong_variables():
         manifold_variables(model, [k])
     with pytest.raises(ValueError, match="'y' is observed"):
         manifold_variables(model, [y])
-    with pytest.raises(ValueError, match=r"manifolds= names variables .* \['c'\]"):
+    with pytest.raises(ValueError, match=r"manifolds= names \['c'\]"):
         manifold_variables(model, ["a"], {"c": Sphere})
     with pytest.raises(ValueError, match="'a' is a scalar"):
         manifold_variables(model, ["a"], {"a": Sphere})
@@ -488,18 +488,18 @@ def test_point_off_the_manifold():
 
 
 NAMES = ["1|g_sigma", "float32", "x:z", "f4"]
-PLACES = ["other variable", "variable", "rows", "table", "local variable"]
+ROLES = ["other variable", "variable", "rows", "table", "local variable"]
 
 
-@pytest.mark.parametrize(("name", "place"), cross(NAMES, PLACES))
-def test_names_that_look_like_data_types(name, place):
-    is_local, is_other = place == "local variable", place == "other variable"
+@pytest.mark.parametrize(("name", "role"), cross(NAMES, ROLES))
+def test_names_of_data_types_are_valid_names(name, role):
+    is_local, is_other = role == "local variable", role == "other variable"
     with pm.Model(coords={"group": range(2)}) as model:
-        x = pm.Data(name if place == "rows" else "x", np.arange(6.0))
+        x = pm.Data(name if role == "rows" else "x", np.arange(6.0))
         y = pm.Data("y", np.arange(6.0))
-        table = pm.Data(name if place == "table" else "table", np.arange(2.0))
+        table = pm.Data(name if role == "table" else "table", np.arange(2.0))
         shape = {"shape": 6} if is_local else {"dims": "group"}
-        each = pm.Normal("each" if place in ("rows", "table") else name, **shape)
+        each = pm.Normal("each" if role in ("rows", "table") else name, **shape)
         slope = pm.Normal("slope") * table[1]
         pm.Normal("seen", slope * x + (each if is_local else each[0]), 1.0, observed=y)
         minibatch = {"minibatch": [x.name, "y"], "batch_size": 3}

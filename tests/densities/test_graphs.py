@@ -12,7 +12,7 @@ from pymc_geodesic.densities.graphs import unoptimized_function, without_c_compi
 
 
 def make():
-    """A vector, and its square within an Op that has a graph of its own, which is compiled once."""
+    """A vector, and its square within an Op with its own graph, which is compiled once."""
     x = pt.vector("x")
     return [x], OpFromGraph([x], [x**2])(x).sum()
 
@@ -22,11 +22,11 @@ def asked(monkeypatch):
     """Ops for which C code is requested."""
     found = []
 
-    def refuse(op, *_):
+    def fail(op, *_):
         found.append(op)
         raise NotImplementedError
 
-    monkeypatch.setattr(COp, "make_c_thunk", refuse)
+    monkeypatch.setattr(COp, "make_c_thunk", fail)
     # other tests change this
     monkeypatch.setattr(OpFromGraph, "link_mode", HasInnerFunction.link_mode)
     return found

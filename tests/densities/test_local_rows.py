@@ -95,7 +95,7 @@ def test_total_size_of_another_axis_raises():
         z = pm.Normal("z", 0.0, 1.0, shape=(40, 2))
         pm.Normal("m")
         pm.Normal("x", z, 1.0, observed=data, total_size=(40, 20))
-        with pytest.raises(ValueError, match="'x' counts another axis"):
+        with pytest.raises(ValueError, match="'x' refers to another axis"):
             pg.SGGMC(local=["z"], minibatch=["y"], batch_size=10)
 
 
@@ -104,7 +104,7 @@ def test_total_size_of_another_axis_raises():
 )
 def test_metropolis_correction_needs_all_rows(arguments):
     model = normal_rows(np.zeros(120), observed())
-    with model, pytest.raises(ValueError, match="GMC corrects with the log-density of all rows"):
+    with model, pytest.raises(ValueError, match="the Metropolis correction of GMC needs each row"):
         pg.GMC(local=["z"], minibatch=["y"], compile_kwargs=INTERPRETED, **arguments)
 
 
@@ -144,15 +144,15 @@ def _other_rows(m, data):
     ("batch_size", "rows", "message"),
     cross([10, 1, None], [
         (_constant_data, "containers"),
-        (_summed_potential, "'summed' is not computed row by row"),
-        (_centred, "'centred' is not computed row by row"),
-        (_random_walk, "for some of its rows"),
-        (_mean_of_rows, "'mean' is not computed row by row"),
+        (_summed_potential, "'summed' does not have one value per row"),
+        (_centred, "'centred' does not have one value per row"),
+        (_random_walk, "for a subset of its rows"),
+        (_mean_of_rows, "'mean' does not have one value per row"),
         (_other_rows, "local="),
     ]),
 )  # fmt: skip
 def test_dependent_rows_raise(rows, message, batch_size):
-    """With all the rows in one minibatch too, which are in another order than in the model."""
+    """Also with all rows in one minibatch, since their order differs from that of the model."""
     with pm.Model():
         data = pm.Data("y", np.random.default_rng(1).normal(size=40))
         m = pm.Normal("m", 0.0, 10.0)
@@ -224,7 +224,7 @@ def known_moments(arrays, m):
 
 @pytest.mark.parametrize("source", [ShuffledRows, slow(IndependentRows), slow(RandomRows)])
 def test_conditional_distributions(conjugate, source):
-    """Batches that do not divide N, rows that are there twice, several variables and points."""
+    """Batch sizes that do not divide N, repeated rows, several variables and points."""
     model, arrays, estimator = conjugate
     m = 0.3
     estimator.source = source(arrays, BATCH)

@@ -1,4 +1,4 @@
-"""Terms of the log-density are cached for a model, and built again when it has changed."""
+"""Cache of the log-density terms of a model, and its invalidation."""
 
 import gc
 import weakref
@@ -60,7 +60,7 @@ def test_terms_of_a_changed_model_are_built_again(model, change):
     assert set(after) == {*model.basic_RVs, *model.potentials}
 
 
-def test_they_do_not_keep_a_model_alive():
+def test_cached_terms_do_not_keep_a_model_alive():
     model = make()
     logp_terms(model)
     watch = weakref.ref(model)

@@ -93,7 +93,7 @@ def test_values_follow_set_data():
     np.testing.assert_array_equal(lowered["y_data"].get_value(), Y + 1.0)
 
 
-def test_transforms_along_another_axis_are_refused():
+def test_transforms_along_another_axis_raise():
     with pm.Model(coords={"group": range(3), "row": range(2)}) as model:
         ones = as_xtensor(np.ones(3), dims=("group",))
         pmd.Dirichlet("p", ones, core_dims="group", dims=("group", "row"))

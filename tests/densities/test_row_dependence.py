@@ -1,4 +1,4 @@
-"""Rows of a model: total sizes, lengths of data along other axes, and indices in rows."""
+"""Rows of a model: total sizes, lengths of data along other axes, and row indices."""
 
 import warnings
 
@@ -39,9 +39,9 @@ ROUTES = [(drawn, {}), (named, {"minibatch": ["rows"], "batch_size": 5})]
 
 
 @pytest.mark.parametrize(("route", "minibatches"), ROUTES)
-@pytest.mark.parametrize(("total_size", "how"), [(400, "narrower"), (5, "wider")])
+@pytest.mark.parametrize(("total_size", "how"), [(400, "too narrow"), (5, "too wide")])
 def test_wrong_total_size_warns(route, minibatches, total_size, how):
-    expected = rf"total_size={total_size} of 'y' is not the 40 rows.*{how}.*total_size=40"
+    expected = rf"total_size={total_size} of 'y' does not match the 40 rows.*{how}.*total_size=40"
     with route(total_size), pytest.warns(UserWarning, match=expected):
         pg.SGGMC(compile_kwargs=INTERPRETED, **minibatches)
 
@@ -60,7 +60,7 @@ def test_total_size_of_streamed_rows():
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=80, **arguments)
-        with pytest.warns(UserWarning, match="total_size=80 of 'y' is not the 40 rows"):
+        with pytest.warns(UserWarning, match="total_size=80 of 'y' does not match the 40 rows"):
             pg.SGGMC(compile_kwargs=INTERPRETED, total_size=40, **arguments)
 
 
@@ -79,7 +79,7 @@ def test_numbers_whose_squares_overflow_raise(large):
     with pm.Model():
         rows = pm.Data("rows", numbers)
         pm.Normal("y", pm.Normal("a"), observed=rows)
-        with pytest.raises(ValueError, match=r"'rows' holds 1e\+\d+, whose square overflows"):
+        with pytest.raises(ValueError, match=r"'rows' contains 1e\+\d+, whose square overflows"):
             pg.SGGMC(minibatch="rows", batch_size=5, compile_kwargs=INTERPRETED)
 
 
@@ -138,11 +138,11 @@ def of_data(effect, group):
     return pm.Data("table", np.zeros(GROUPS))[group] + effect[0]
 
 
-def beside_rows_in_order(effect, group):
+def indexed_rows_in_order(effect, group):
     return effect[group][pt.arange(group.shape[0])]
 
 
-WAYS = [plain, from_one, of_a_matrix, of_data, beside_rows_in_order]
+WAYS = [plain, from_one, of_a_matrix, of_data, indexed_rows_in_order]
 NAMES = {of_a_matrix: "'matrix'", of_data: "'table'"}
 
 
@@ -174,7 +174,7 @@ def test_rows_in_memory(way, arguments):
     row_density(model_of(groups(-GROUPS), way), **arguments)  # from the end, as in NumPy
     table = NAMES.get(way, "an array that is made of 'effect' and 'sd'")
     for bad in (57, GROUPS, -GROUPS - 1):
-        message = f"row {BAD_ROW} of 'group' gives the index {bad} into {table}.*number what"
+        message = f"row {BAD_ROW} of 'group' gives the index {bad} into {table}.*number the groups"
         with pytest.raises(ValueError, match=message):
             row_density(model_of(groups(bad), way), **arguments)
 
@@ -217,7 +217,7 @@ def test_indices_of_streamed_blocks(way, batch_size):
         if source is good:
             list(draws)
         else:
-            with pytest.raises(ValueError, match=r"the index 57 .*number what the rows belong to"):
+            with pytest.raises(ValueError, match=r"the index 57 .*number the groups"):
                 list(draws)
 
 

@@ -1,4 +1,4 @@
-"""Terms that are no sum over the rows are refused, by name, and sums are not."""
+"""Detection of terms that are not sums over rows."""
 
 import time
 
@@ -151,7 +151,7 @@ def check(model, batch_size=BATCH, **arguments):
 
 
 @pytest.mark.parametrize("build", NO_SUMS, ids=lambda build: build.__name__)
-def test_no_sum(table, build):
+def test_terms_that_are_not_sums_raise(table, build):
     with pytest.raises(
         ValueError, match=r"log-density of 'term' is not a sum over the rows of \['X'"
     ):
@@ -159,7 +159,7 @@ def test_no_sum(table, build):
 
 
 @pytest.mark.parametrize("build", SUMS, ids=lambda build: build.__name__)
-def test_sum(table, build):
+def test_sums_over_rows_are_accepted(table, build):
     assert check(model_of(build, table)) > 0.0
 
 
@@ -205,7 +205,7 @@ def autoregression_within_groups(group, X, y, w):
 
 
 def mean_of_cells(group, X, y, w):
-    """Groups of rows with equal values of two columns, each of which many groups have."""
+    """Cells of rows with equal values of two columns; each value occurs in many cells."""
     shape = N_GROUPS // 50, 50
     row, column = group // shape[1], group % shape[1]
     sums = pt.inc_subtensor(pt.zeros(shape)[row, column], X)
@@ -213,7 +213,7 @@ def mean_of_cells(group, X, y, w):
 
 
 def mean_of_consecutive_rows(group, X, y, w):
-    """Goes with multiples of five rows only."""
+    """For numbers of rows that are multiples of five."""
     means = pt.repeat(X.reshape((-1, GROUP_ROWS)).mean(axis=1), GROUP_ROWS)
     pm.Normal("term", w[0] * X + w[1] * means, pt.exp(w[2] * group / N_GROUPS), observed=y)
 
@@ -267,7 +267,7 @@ def test_rows_that_depend_on_their_group(groups, build, order):
 
 
 @pytest.mark.parametrize("order", ["shuffled", slow("random")])
-def test_rows_that_depend_on_the_row_before(groups, order):
+def test_rows_that_depend_on_the_previous_row(groups, order):
     model = group_model(autoregression_within_groups, groups, "consecutive")
     with pytest.raises(ValueError, match=r"two parts of consecutive rows together"):
         step_of_groups(model, order)
@@ -302,7 +302,7 @@ def test_streams_of_groups(groups):
 
 
 def test_streams(table):
-    """Placeholders of zeros would say nothing; the rows are those of the first block."""
+    """Placeholders of zeros are uninformative; the check uses the rows of the first block."""
     batches = [tuple(array[i : i + 50] for array in table) for i in range(0, N, 50)]
     zeros = np.zeros((1, N_FEATURES)), np.zeros(1)
     for batch_size in (None, BATCH):
@@ -341,8 +341,8 @@ def test_rows_of_pymc_minibatch(table, is_sum, batch_size):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
-def test_impossible_rows_make_no_noise(recwarn):
-    # with raw covariates some rows have probability 0 at any place but the posterior
+def test_impossible_rows_give_no_warnings(recwarn):
+    # with unscaled covariates some rows have probability 0 far from the posterior
     covariate = 1e5 + np.arange(20.0)
     with pm.Model():
         x, y = pm.Data("x", covariate), pm.Data("y", np.tile([0.0, 1.0], 10))
@@ -359,12 +359,12 @@ def row_density(model, batch_size=BATCH, **arguments):
 
 @pytest.mark.parametrize("container", [lambda y: y, lambda y: pm.Data("y", y)])
 def test_a_minibatch_of_all_rows_needs_all_names_too(container):
-    """Its rows are in another order than those of data that are not named."""
+    """Its rows are in another order than those of unnamed data."""
     x = np.arange(40.0)
     with pm.Model() as model:
         slope = pm.Normal("slope")
         pm.Normal("seen", slope * pm.Data("x", x), observed=container(2.0 * x))
-    with pytest.raises(ValueError, match=r"a block of rows of minibatch=\['x'\] does not fit"):
+    with pytest.raises(ValueError, match=r"a block of rows of minibatch=\['x'\] does not match"):
         row_density(model, minibatch="x", batch_size=40)
 
 
@@ -372,7 +372,9 @@ def test_a_variable_for_each_row_needs_its_name_at_any_batch_size():
     with pm.Model() as model:
         each = pm.Normal("each", shape=40)
         pm.Normal("seen", each, observed=pm.Data("y", np.arange(40.0)))
-    with pytest.raises(ValueError, match=r"\['each'\] may have a value for each row: .* local="):
+    with pytest.raises(
+        ValueError, match=r"If \['each'\] have a value for each row, name them in local="
+    ):
         row_density(model, minibatch="y", batch_size=40)
 
 
@@ -384,20 +386,22 @@ def test_placeholders_of_one_row_must_be_named():
     blocks = [(np.arange(20.0),), (np.arange(20.0, 40.0),)]
     for batch_size in (None, 5):
         stream = {"batches": blocks, "total_size": 40, "batch_size": batch_size}
-        with pytest.raises(ValueError, match=r"'y' has one row, .* name it too"):
+        with pytest.raises(ValueError, match=r"'y' has one row, .* Name it in"):
             row_density(model, minibatch="x", **stream)
     both = [(x, 2.0 * x) for (x,) in blocks]
     row_density(model, minibatch=["x", "y"], batches=both, total_size=40, batch_size=None)
 
 
-def test_tables_that_rows_point_into_are_no_rows():
+def test_indexed_tables_are_not_rows():
     group = np.arange(40)[::-1].copy()
     with pm.Model() as model:
         slope = pm.Normal("slope")
         of_group, groups = pm.Data("of_group", np.arange(40.0)), pm.Data("group", group)
         pm.Normal("seen", slope * of_group[groups], observed=pm.Data("y", 2.0 * group))
     row_density(model, minibatch=["group", "y"])
-    with pytest.raises(ValueError, match=r"points beyond the rows .* leave it out of minibatch="):
+    with pytest.raises(
+        ValueError, match=r"exceeds the number of rows .* remove it from minibatch="
+    ):
         row_density(model, minibatch=["of_group", "group", "y"])
 
 
@@ -407,12 +411,12 @@ def test_rows_of_a_minibatch_with_all_rows_of_other_data():
         slope = pm.Normal("slope")
         rows, seen = pm.Minibatch(x, 2.0 * x, batch_size=40)
         pm.Normal("seen", slope * rows + x, observed=seen, total_size=40)
-    with pytest.raises(ValueError, match=r"pm.Minibatch draws do not fit .* together"):
+    with pytest.raises(ValueError, match=r"pm.Minibatch do not match .* together"):
         pg.SGLD(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
 
 
 def test_averaging_terms_that_are_zero_or_impossible_at_the_start():
-    """Twice nothing is nothing, and a hinge without a margin is nothing at zero."""
+    """Scaled zeros are zero, and so is a hinge loss without a margin at zero."""
     with pm.Model() as model:
         x, label = pm.Data("x", np.arange(1.0, 41.0)), pm.Data("label", np.tile([-1, 1], 20))
         w = pm.Normal("w", initval=0.0)

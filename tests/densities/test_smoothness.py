@@ -1,4 +1,4 @@
-"""Terms that jump, and terms without a gradient, are named with the variables they depend on."""
+"""Errors for terms with jumps or without a gradient, which name terms and variables."""
 
 import numpy as np
 import pymc as pm
@@ -24,7 +24,7 @@ JUMPS = {
     "floor": lambda a: pm.Normal("y", pt.floor(a), 1.0, observed=SEEN),
     "sign": lambda a: pm.Normal("y", pt.sign(a), 1.0, observed=SEEN),
     "remainder": lambda a: pm.Normal("y", (3.0 * a) % 2.0, 1.0, observed=SEEN),
-    "place": lambda a: pm.Normal("y", pt.arange(9.0)[pt.round(a**2).astype("int64") % 9], 1.0),
+    "index": lambda a: pm.Normal("y", pt.arange(9.0)[pt.round(a**2).astype("int64") % 9], 1.0),
     "largest": lambda a: pm.Poisson("y", 1.0 + pt.argmax(pt.stack([a, 0.5])), observed=[1, 2]),
     "penalty": lambda a: pm.Potential("y", pt.switch(a < 0.5, 0.0, -1e6)),
 }
@@ -60,18 +60,18 @@ def found(term):
 
 
 @pytest.mark.parametrize("term", JUMPS.values(), ids=JUMPS.keys())
-def test_jumps_are_found_with_the_variable_that_moves(term):
+def test_jumps_are_reported_with_their_variable(term):
     assert found(term) == [("y", ["a"])]
 
 
 @pytest.mark.parametrize("term", NO_JUMPS.values(), ids=NO_JUMPS.keys())
-def test_what_is_written_in_pieces_and_meets(term):
+def test_continuous_piecewise_functions_are_accepted(term):
     assert found(term) == []
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_some_rows_represent_all(order):
-    """They are spread over all: times may be sorted, and a change far from the first of them."""
+    """The checked rows are evenly spaced: times may be sorted, with a late change."""
     times = np.linspace(-2.0, 2.0, 1000)[::order]
     with pm.Model() as model:
         tau, _ = pm.Normal("tau"), pm.Normal("b")
@@ -86,7 +86,7 @@ def test_data_that_minibatch_leaves_out_are_named_as_before():
     with pm.Model():
         time = pm.Data("time", np.linspace(-2.0, 2.0, 1000))
         pm.Normal("y", time * pm.Normal("b"), 1.0, observed=np.zeros(1000))
-        with pytest.raises(ValueError, match=r"a block of rows of .* does not fit"):
+        with pytest.raises(ValueError, match=r"a block of rows of .* does not match"):
             SGGMC(batch_size=10, minibatch=["time"], compile_kwargs=INTERPRETED)
 
 
@@ -111,8 +111,8 @@ def change_point():
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, SGLD], ids=lambda step: step.__name__)
-def test_a_change_point_is_left_to_samplers_that_correct(step_class):
-    """Its gradient is zero: the draws of τ would be those of the prior."""
+def test_a_change_point_needs_a_metropolis_correction(step_class):
+    """Its gradient is zero, so that the draws of τ would be those of the prior."""
     rows = {"batch_size": 5, "minibatch": ["time", "seen"], "compile_kwargs": INTERPRETED}
     message = (
         "the log-density of 'y' jumps as a function of 'tau'"
@@ -152,7 +152,9 @@ def test_the_term_and_the_variable_are_named(likelihood, step_class):
     with pm.Model():
         b, _ = pm.Normal("b"), pm.Normal("a")
         likelihood(b)
-        message = "'like' has no gradient in 'b' .*with a step method that needs none"
+        message = (
+            "'like' has no gradient with respect to 'b' .*with a step method without gradients"
+        )
         with pytest.raises(ValueError, match=message):
             step_class(compile_kwargs=INTERPRETED)
         step_class(["a"], compile_kwargs=INTERPRETED)

@@ -1,4 +1,4 @@
-"""The kernel Stein discrepancy: zero for exact draws, and not where means or variances are off."""
+"""The kernel Stein discrepancy: zero for exact draws, positive for wrong means or variances."""
 
 import re
 from dataclasses import replace
@@ -14,9 +14,9 @@ from pymc_geodesic.diagnostics import ksd
 from pymc_geodesic.diagnostics.posterior_draws import autocorrelation_times
 from pymc_geodesic.diagnostics.stein_discrepancy import (
     bootstrap_weights,
-    discrepancy_of,
-    p_value_of,
-    statistics_of,
+    compute_discrepancy,
+    compute_p_value,
+    compute_statistics,
 )
 from pymc_geodesic.diagnostics.stein_kernel import stein_sample
 from pymc_geodesic.gradients.scores import PosteriorScore
@@ -29,7 +29,7 @@ COVARIANCE = np.array([[4.0, 0.3], [0.3, 0.04]])
 
 
 def mixed_model():
-    """A correlated normal law, a positive number, a direction and a frame."""
+    """A correlated normal vector, a positive variable, a direction and a frame."""
     with pm.Model() as model:
         pm.MvNormal("x", [1.0, -2.0], cov=COVARIANCE)
         pm.Gamma("s", 3.0, 2.0)
@@ -56,13 +56,13 @@ def model():
 @pytest.fixture(scope="module")
 def exact():
     """Independent draws of all variables, 4,000 of each."""
-    laws = [
+    distributions = [
         pm.MvNormal.dist([1.0, -2.0], cov=COVARIANCE, size=4000),
         pm.Gamma.dist(3.0, 2.0, size=4000),
         pg.VonMisesFisher.dist(MU, KAPPA, size=4000),
         pg.MatrixVonMisesFisher.dist(FRAME, size=4000),
     ]
-    values = pm.draw(laws, random_seed=1, mode="FAST_COMPILE")
+    values = pm.draw(distributions, random_seed=1, mode="FAST_COMPILE")
     return dict(zip("xsuX", values, strict=True))
 
 
@@ -79,7 +79,7 @@ def sample(score, exact):
 
 
 def parts(sample, size):
-    """Cut draws into samples of their own."""
+    """Split draws into samples."""
     for first in range(0, len(sample), size):
         part = slice(first, first + size)
         yield replace(
@@ -90,13 +90,13 @@ def parts(sample, size):
         )
 
 
-def test_exact_draws_are_rejected_as_often_as_the_level_says(sample):
-    """More than eight of 40 samples at the level of five per cent have odds of 1 to 5,000."""
+def test_exact_draws_are_rejected_at_the_nominal_level(sample):
+    """More than eight rejections in 40 samples at the 5 % level have probability 1/5,000."""
     rng = np.random.default_rng(1)
     p_values = []
     for part in parts(sample, 100):
         weights = bootstrap_weights(part.chains, 0.0, 300, rng)
-        p_values.append(p_value_of(*statistics_of(part, weights, "U")))
+        p_values.append(compute_p_value(*compute_statistics(part, weights, "U")))
     assert np.sum(np.array(p_values) <= 0.05) <= 8
     # uniform p-values have a mean of 1/2 with a standard deviation of 0.046
     assert abs(np.mean(p_values) - 0.5) < 0.2
@@ -106,8 +106,8 @@ def test_mean_is_zero_without_the_diagonal_and_not_with_it(sample):
     values, with_diagonal = [], []
     nothing = np.zeros((40, 1))
     for part in parts(sample, 40):
-        values.append(statistics_of(part, nothing, "U")[0])
-        with_diagonal.append(statistics_of(part, nothing, "V")[0])
+        values.append(compute_statistics(part, nothing, "U")[0])
+        with_diagonal.append(compute_statistics(part, nothing, "V")[0])
         np.testing.assert_allclose(
             part.kernel_diagonal(), np.diagonal(part.kernel_rows(0, 40)), rtol=1e-12
         )
@@ -117,7 +117,7 @@ def test_mean_is_zero_without_the_diagonal_and_not_with_it(sample):
 
 
 def stretched(value):
-    """Deviations from the mean 30 % too large: a temperature of 1.7.
+    """Deviations from the mean are 30 % too large: a temperature of 1.7.
 
     With 15 %, p is from 0.01 to 0.1 after so many draws, as six samples have shown, and with 30 %
     as small as so many bootstraps can tell.
@@ -127,8 +127,8 @@ def stretched(value):
 
 
 def hot_directions(_):
-    law = pg.VonMisesFisher.dist(mu=MU, kappa=KAPPA / 2.0, size=4000)
-    return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
+    distribution = pg.VonMisesFisher.dist(mu=MU, kappa=KAPPA / 2.0, size=4000)
+    return pm.draw(distribution, random_seed=2, mode="FAST_COMPILE")
 
 
 def uniform_frames(_):
@@ -146,20 +146,21 @@ def uniform_frames(_):
     ],
     ids=["variance", "mean", "transformed", "sphere", "Stiefel"],
 )
-def test_one_variable_that_is_wrong_is_seen(score, exact, name, distort):
+def test_one_incorrect_variable_is_detected(score, exact, name, distort):
     wrong = exact | {name: distort(exact[name])}
-    assert discrepancy_of(idata_of(wrong), score, random_seed=1).p_value <= 0.002
+    assert compute_discrepancy(idata_of(wrong), score, random_seed=1).p_value <= 0.002
 
 
-def test_what_was_used_is_reported(score, exact):
-    result = discrepancy_of(idata_of(exact), score, max_draws=500, n_bootstrap=50)
+def test_result_reports_the_settings(score, exact):
+    result = compute_discrepancy(idata_of(exact), score, max_draws=500, n_bootstrap=50)
     assert (result.n_draws, result.thin, result.metric) == (500, 8, "dense")
     assert result.bootstrap.shape == (50,)
     assert "from 500 draws (one of 8)" in str(result)
     assert "bootstrap" not in repr(result)
 
 
-def test_variables_that_are_left_out_are_held():
+@pytest.mark.usefixtures("interpreted")
+def test_excluded_variables_are_conditioned_on():
     with pm.Model() as model:
         centre = pm.Normal("centre", 0.0, 3.0)
         pm.Normal("x", centre, 0.5)
@@ -168,11 +169,12 @@ def test_variables_that_are_left_out_are_held():
     values = centres + rng.normal(0.0, 0.5, size=600)
     score = PosteriorScore(model, var_names="x")
     right = idata_of({"centre": centres, "x": values})
-    assert discrepancy_of(right, score, random_seed=1).p_value > 0.01
+    assert compute_discrepancy(right, score, random_seed=1).p_value > 0.01
     apart = idata_of({"centre": rng.permutation(centres), "x": values})
-    assert discrepancy_of(apart, score, random_seed=1).p_value <= 0.002
+    assert compute_discrepancy(apart, score, random_seed=1).p_value <= 0.002
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_units_of_the_model_do_not_matter():
     with pm.Model() as model:
         pm.MvNormal("x", [1.0, -2.0], cov=COVARIANCE)
@@ -186,7 +188,7 @@ def test_units_of_the_model_do_not_matter():
 
 
 def flat_formula(z, score, length, beta):
-    """The kernel in flat space as Gorham and Mackey have it, all pairs at once."""
+    """The kernel in Euclidean space by Gorham and Mackey, for all pairs."""
     apart = z[:, np.newaxis] - z
     squares = np.sum(apart**2, axis=-1) / length**2
     base = 1.0 + squares
@@ -198,6 +200,7 @@ def flat_formula(z, score, length, beta):
     return kernel - 4.0 * beta * (beta - 1.0) * squares * base ** (beta - 2.0) / length**2
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("kind", ["U", "V"])
 def test_value_is_that_of_the_formula(kind):
     with pm.Model() as model:
@@ -225,6 +228,7 @@ def regression():
     return model
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_minibatches_with_control_variates_agree_with_all_rows(regression):
     with regression:
         idata = pm.sample(
@@ -233,19 +237,19 @@ def test_minibatches_with_control_variates_agree_with_all_rows(regression):
         )  # fmt: skip
     whole = ksd(idata, regression, random_seed=1)
     minibatches = PosteriorScore(regression, batch_size=50, minibatch=["X", "y"])
-    few = discrepancy_of(idata, minibatches, random_seed=1)
+    few = compute_discrepancy(idata, minibatches, random_seed=1)
     assert whole.p_value > 0.02
     assert few.p_value > 0.02
-    spread = whole.bootstrap.std()
-    assert abs(few.statistic - whole.statistic) < 4.0 * spread
+    sd = whole.bootstrap.std()
+    assert abs(few.statistic - whole.statistic) < 4.0 * sd
     shifted = idata.copy()
     deviation = idata.posterior["w"].std(("chain", "draw"))
     shifted["posterior"] = idata.posterior.to_dataset() + 0.5 * deviation
-    assert discrepancy_of(shifted, minibatches, random_seed=1).p_value <= 0.002
+    assert compute_discrepancy(shifted, minibatches, random_seed=1).p_value <= 0.002
 
 
 def test_gradients_are_those_of_the_model(model, score, exact):
-    """Against PyMC's own, in the coordinates that no manifold changes."""
+    """Against PyMC's gradients, in Euclidean coordinates."""
     thinned = idata_of(exact).posterior.to_dataset().isel(draw=[3, 4])
     stacked = thinned.stack(sample=("chain", "draw"), create_index=False)
     points = score.points(stacked.transpose("sample", ...))
@@ -256,12 +260,13 @@ def test_gradients_are_those_of_the_model(model, score, exact):
     for point, gradient in zip(points, gradients, strict=True):
         np.testing.assert_allclose(gradient[:3], dlogp(point), rtol=1e-8)
     change = [float(logp(point)) for point in points]
-    # PyMC's density of a free direction or frame has a radial part, the same for all of them
+    # PyMC's density of a free direction or frame has a constant radial part
     np.testing.assert_allclose(np.diff(log_density), np.diff(change), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_transforms_of_all_kinds_lead_to_values():
-    """A bound that is itself a variable, a simplex, and a variable that is discrete."""
+    """A random bound, a simplex, and a discrete variable."""
     with pm.Model() as model:
         top = pm.HalfNormal("top")
         below = pm.Uniform("below", 0.0, top)
@@ -288,12 +293,13 @@ def test_transforms_of_all_kinds_lead_to_values():
     for name, value in expected.items():
         np.testing.assert_allclose([point[name] for point in points], value, rtol=1e-9)
     assert score.product.size == 5
-    assert discrepancy_of(idata, score, random_seed=1).p_value > 0.01
+    assert compute_discrepancy(idata, score, random_seed=1).p_value > 0.01
     wrong = idata_of(draws | {"below": 0.7 * draws["below"]})
-    assert discrepancy_of(wrong, score, random_seed=1).p_value <= 0.002
+    assert compute_discrepancy(wrong, score, random_seed=1).p_value <= 0.002
 
 
-def test_drawn_minibatches_of_a_model_stand_for_all_rows():
+@pytest.mark.usefixtures("interpreted")
+def test_pm_minibatch_gradients_are_unbiased():
     rows = np.random.default_rng(1).normal(1.0, 1.0, size=500)
     with pm.Model() as drawn:
         few = pm.Minibatch(rows, batch_size=20)
@@ -326,8 +332,8 @@ def test_multipliers_are_correlated_within_chains_only():
 
 @pytest.mark.parametrize("decay", [0.0, 0.6])
 @pytest.mark.slow
-def test_level_for_draws_that_depend_on_each_other(decay):
-    """At most one in ten of 100 samples of the right law is rejected at five per cent."""
+def test_level_for_autocorrelated_draws(decay):
+    """At most 10 % of 100 samples of the right distribution are rejected at the 5 % level."""
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     score, rng, rejected = PosteriorScore(model), np.random.default_rng(1), 0
@@ -335,26 +341,28 @@ def test_level_for_draws_that_depend_on_each_other(decay):
         noise = rng.normal(size=(2, 350, 2))
         draws = lfilter([np.sqrt(1.0 - decay**2)], [1.0, -decay], noise, axis=1)[:, 50:]
         idata = az.from_dict({"posterior": {"x": draws}})
-        rejected += discrepancy_of(idata, score, n_bootstrap=200, random_seed=rng).p_value <= 0.05
+        rejected += (
+            compute_discrepancy(idata, score, n_bootstrap=200, random_seed=rng).p_value <= 0.05
+        )
     assert rejected <= 12
 
 
-def test_model_and_draws_in_another_order_are_named(model, exact):
+def test_swapped_arguments_raise(model, exact):
     with pytest.raises(
-        ValueError, match=r"not a pm.Model; the order of the arguments is ksd\(idata, model\)"
+        ValueError, match=r"not a pm.Model\. Pass the arguments in the order ksd\(idata, model\)"
     ):
         ksd(model, idata_of(exact))
 
 
-def test_a_posterior_without_a_variable_is_refused(score, exact):
+def test_posterior_without_a_variable_raises(score, exact):
     with pytest.raises(ValueError, match=r"lacks \['X'\]"):
-        discrepancy_of(idata_of({name: exact[name] for name in "xsu"}), score)
+        compute_discrepancy(idata_of({name: exact[name] for name in "xsu"}), score)
 
 
-def test_draws_that_are_all_the_same_are_refused(score, exact):
+def test_constant_draws_raise(score, exact):
     stuck = np.broadcast_to(exact["u"][:1], exact["u"].shape)
-    with pytest.raises(ValueError, match="'u' are all the same"):
-        discrepancy_of(idata_of(exact | {"u": stuck}), score)
+    with pytest.raises(ValueError, match="all draws of 'u' are equal"):
+        compute_discrepancy(idata_of(exact | {"u": stuck}), score)
 
 
 @pytest.mark.parametrize(
@@ -363,19 +371,20 @@ def test_draws_that_are_all_the_same_are_refused(score, exact):
         ({"statistic": "W"}, "statistic='W'"),
         ({"beta": 0.5}, "beta must lie between"),
         ({"bandwidth": "mean"}, "bandwidth must be"),
-        ({"dependence": -1.0}, "dependence is"),
+        ({"dependence": -1.0}, "dependence=-1.0 is"),
         ({"metric": "full"}, "metric='full'"),
         ({"n_bootstrap": 0}, "n_bootstrap must"),
         ({"max_draws": 2}, "too few"),
     ],
 )
-def test_wrong_arguments_are_refused(score, exact, arguments, message):
+def test_invalid_arguments_raise(score, exact, arguments, message):
     with pytest.raises(ValueError, match=message):
-        discrepancy_of(idata_of(exact), score, **arguments)
+        compute_discrepancy(idata_of(exact), score, **arguments)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("shape", [(), (1,), (3,)])
-def test_draws_of_another_shape_are_named(shape):
+def test_draws_of_another_shape_raise(shape):
     with pm.Model() as model:
         pm.Normal("x", shape=2)
     idata = az.from_dict({"posterior": {"x": np.zeros((2, 10, *shape))}})

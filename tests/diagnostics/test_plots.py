@@ -1,4 +1,4 @@
-"""Plots of warm-up and temperature, and the back ends that draw all plots."""
+"""Plots of warm-up and temperature, and plotting backends."""
 
 import ast
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 import pymc_geodesic
 from pymc_geodesic.diagnostics import plot_temperature, plot_warmup
-from pymc_geodesic.diagnostics.panels import module_of
+from pymc_geodesic.diagnostics.panels import import_backend
 from pymc_geodesic.diagnostics.warmup import phase_starts
 from tests.back_ends import BACKENDS, assert_drawn, require
 
@@ -34,7 +34,7 @@ def idata():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(("plot", "n_panels"), [(plot_warmup, 2), (plot_temperature, 1)])
-def test_an_idata_alone_is_drawn(idata, plot, n_panels, backend):
+def test_plots_need_no_arguments_but_idata(idata, plot, n_panels, backend):
     require(backend)
     assert_drawn(plot(idata, backend=backend), backend, n_panels)
 
@@ -74,13 +74,13 @@ def test_warmup_of_a_sampler_without_phases(idata):
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_missing_back_end_is_named(name, monkeypatch):
+def test_missing_backend_raises(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=f"backend='{name}' needs {name}: pip install"):
-        module_of(name)
+        import_backend(name)
 
 
-def test_back_ends_are_imported_when_they_draw():
+def test_backends_are_imported_lazily():
     for path in Path(pymc_geodesic.__file__).parent.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             names = [each.name for each in getattr(node, "names", [])]

@@ -1,4 +1,4 @@
-"""Draws that users selected, joined or turned are the same draws to every diagnostic."""
+"""Diagnostics of selected, concatenated or transposed draws."""
 
 import arviz as az
 import numpy as np
@@ -59,7 +59,7 @@ def test_the_order_of_axes_and_labels_does_not_matter(model, posterior, turn):
     assert turned.statistic == pytest.approx(straight.statistic, abs=1e-9)
 
 
-def test_labels_of_others_are_taken_as_they_stand(model, posterior):
+def test_coordinate_labels_are_kept(model, posterior):
     renamed = posterior.assign_coords(axis=["east", "north", "up"])
     assert ksd(tree(renamed), model, random_seed=1).p_value > 0.01
 
@@ -84,11 +84,11 @@ def test_directions_with_draws_last(posterior):
     xr.testing.assert_equal(mean_direction(tree(last), "mu"), mean_direction(posterior, "mu"))
 
 
-def test_stacked_draws_are_refused(model, posterior):
+def test_stacked_draws_raise(model, posterior):
     stacked = posterior.stack(sample=("chain", "draw"))
-    with pytest.raises(ValueError, match=r"stacked along 'sample'.*what pm\.sample returned"):
+    with pytest.raises(ValueError, match=r"stacked along 'sample'.*that pm\.sample returned"):
         ksd(tree(stacked), model)
     with pytest.raises(ValueError, match="stacked along 'sample'"):
         summary(tree(stacked))
-    with pytest.raises(ValueError, match=r"no dimension 'chain'.*with a list"):
+    with pytest.raises(ValueError, match=r"no dimension 'chain'.*keep the dimension"):
         ksd(tree(posterior.isel(chain=0).drop_vars("chain")), model)

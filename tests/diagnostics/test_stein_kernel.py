@@ -1,4 +1,4 @@
-"""The Stein kernel has mean zero under its law, by quadrature, and is what its formula says."""
+"""The Stein kernel: mean zero by quadrature, and agreement with its formula."""
 
 import numpy as np
 import pytest
@@ -63,7 +63,7 @@ def test_kernel_agrees_with_projectors_as_matrices():
 
 
 def grid(n, rule):
-    """Nodes and weights on an interval: of a period, or of Gauss and Legendre."""
+    """Nodes and weights on an interval: trapezoidal or Gauss–Legendre."""
     if rule == "period":
         return 2.0 * np.pi * np.arange(n) / n, np.full(n, 1.0 / n)
     nodes, weights = np.polynomial.legendre.leggauss(n)
@@ -122,7 +122,7 @@ def mean_kernel(name, fields_of):
 
 
 @pytest.mark.parametrize("name", MANIFOLDS)
-def test_mean_is_zero_under_the_law(name):
+def test_kernel_has_mean_zero_under_the_distribution(name):
     assert mean_kernel(name, tangent_fields) < 1e-8
 
 
@@ -142,5 +142,5 @@ def of_another_dimension(product, positions, gradients):
 
 @pytest.mark.parametrize("name", MANIFOLDS)
 @pytest.mark.parametrize("fields_of", [without_curvature, without_projection, of_another_dimension])
-def test_a_wrong_field_is_seen(name, fields_of):
+def test_mutants_of_the_field_are_detected(name, fields_of):
     assert mean_kernel(name, fields_of) > 1e-3

@@ -1,4 +1,4 @@
-"""Stein thinning chooses draws that stand for the posterior, not for the sample."""
+"""Stein thinning selects draws that represent the posterior."""
 
 import arviz as az
 import numpy as np
@@ -27,7 +27,7 @@ def idata_of(**draws):
 
 @pytest.fixture(scope="module")
 def biased():
-    """Two chains, the second 0.5 off and 1.3 times too wide, behind a way from afar."""
+    """Two chains with warm-up draws, the second with a shift of 0.5 and 1.3 times the sd."""
     rng = np.random.default_rng(1)
     draws = rng.normal(size=(2, 600, 2))
     draws[1] = 0.5 + 1.3 * draws[1]
@@ -35,7 +35,7 @@ def biased():
     return idata_of(x=draws)
 
 
-def test_bias_and_the_way_there_are_left_out(normal, biased):
+def test_biased_and_warm_up_draws_are_excluded(normal, biased):
     few = stein_thinning(biased, normal, size=80, metric=None)
     chosen = few.posterior["x"].values.reshape(-1, 2)
     everything = biased.posterior["x"].values.reshape(-1, 2)
@@ -46,7 +46,7 @@ def test_bias_and_the_way_there_are_left_out(normal, biased):
     assert origin["source_draw"].min() > 40
 
 
-def test_draws_are_those_of_the_sample(normal, biased):
+def test_selected_draws_are_draws_of_the_sample(normal, biased):
     few = stein_thinning(biased, normal, size=5, max_draws=400)
     stats = few.sample_stats.to_dataset()
     assert few.posterior["x"].dims == ("chain", "draw", "x_dim_0")
@@ -59,8 +59,8 @@ def test_draws_are_those_of_the_sample(normal, biased):
     assert az.summary(few)["mean"].size == 2
 
 
-def test_greedy_choice_is_the_best_next_draw(normal, biased):
-    """Against the criterion with the matrix of all pairs at hand."""
+def test_selection_against_direct_greedy_search(normal, biased):
+    """Against the criterion with the full kernel matrix."""
     size = 6
     few = stein_thinning(biased, normal, size=size, max_draws=200, laplacian=False, entropy=0.3)
     sample = stein_sample(
@@ -76,8 +76,8 @@ def test_greedy_choice_is_the_best_next_draw(normal, biased):
     np.testing.assert_array_equal(stats["source_draw"][0], sample.draws[chosen])
 
 
-def test_a_minimum_of_the_density_is_avoided():
-    """Between two modes the gradient is zero, so that a kernel alone takes it for a good place."""
+def test_minima_of_the_density_are_avoided():
+    """Between two modes the gradient is zero, so that the kernel alone would select draws there."""
     with pm.Model() as model:
         pm.NormalMixture("x", w=[0.5, 0.5], mu=[-3.0, 3.0], sigma=[1.0, 1.0])
     rng = np.random.default_rng(1)
@@ -90,7 +90,7 @@ def test_a_minimum_of_the_density_is_avoided():
 
 
 def test_positive_second_derivatives_on_a_sphere():
-    """Of κ μ·x along a geodesic from x: −κ μ·x |v|², so that Δ⁺ is what is behind the equator."""
+    """For κ μ·x they are −κ μ·x |v|², so that Δ⁺ is positive beyond the equator only."""
     with pm.Model() as model:
         pg.VonMisesFisher("u", mu=MU, kappa=3.0)
     directions = pg.manifolds.Sphere(3).random_point(np.random.default_rng(1), (1, 50))
@@ -107,16 +107,16 @@ def test_positive_second_derivatives_on_a_sphere():
     ("arguments", "message"),
     [
         ({"size": 0}, "size must be"),
-        ({"size": 1201}, "more than the 1200 draws"),
+        ({"size": 1201}, "exceeds the 1200 candidate draws"),
         ({"entropy": -1.0}, "entropy must be a finite number"),
     ],
 )
-def test_wrong_arguments_are_refused(normal, biased, arguments, message):
+def test_invalid_arguments_raise(normal, biased, arguments, message):
     with pytest.raises(ValueError, match=message):
         stein_thinning(biased, normal, **arguments)
 
 
-def test_groups_of_other_draws_stay_as_they_are(normal, biased):
+def test_groups_without_these_draws_are_unchanged(normal, biased):
     rng = np.random.default_rng(2)
     full = biased.copy()
     groups = {"posterior_predictive": (2, 600), "prior": (1, 500), "warmup_sample_stats": (2, 600)}

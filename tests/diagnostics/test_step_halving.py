@@ -1,4 +1,4 @@
-"""Runs with half the step tell the bias of a step, and say nothing where none is seen."""
+"""Step halving: bias of a step size, significance and coupling."""
 
 import numpy as np
 import pymc as pm
@@ -13,7 +13,7 @@ STEP = 0.8
 
 
 def euler(n_draws, n_chains, order=1):
-    """Coupled chains of x ← (1 − a)x + σν, a = h²/2, for a normal law whose mean is 1.
+    """Coupled chains of x ← (1 − a)x + σν, a = h²/2, for a normal distribution with mean 1.
 
     With σ² = 2a the variance is 1/(1 − a/2), an error of order one in a; with σ² = 2a − a² + a³ it
     is off by order two.
@@ -42,18 +42,18 @@ def test_order_and_limit_of_a_scheme_in_closed_form(order):
     expected = np.log(sds[0] / sds[1])
     z = (table["delta_log_sd"] - expected) / table["delta_log_sd_se"]
     assert abs(z).max() < 4.0
-    assert abs(z).mean() > 0.2  # the errors are not merely large
+    assert abs(z).mean() > 0.2  # the errors are not overestimated
     assert result.order == order
     assert result.correlation > 0.95
-    # at step zero the variance is 1: what is left is of the next order, and chance
+    # at step zero the variance is 1, up to the next order and Monte Carlo error
     before = np.abs(np.log(sds[2]))
     after = np.abs(np.log(table["sd_extrapolated"].values.mean()))
     assert after < 0.35 * before + 0.004
     assert "posterior sds" in str(result)
 
 
-def test_what_is_chance_is_not_extrapolated():
-    """Three runs of one law, with differences that are noise."""
+def test_insignificant_differences_are_not_extrapolated():
+    """Three runs of one distribution, whose differences are noise."""
     rng = np.random.default_rng(1)
     common = rng.normal(size=(4000, 1))
     drawn = common + 0.1 * rng.normal(size=(3, 4000, 1))
@@ -65,7 +65,7 @@ def test_what_is_chance_is_not_extrapolated():
 
 
 def test_moments_are_extrapolated_and_standard_deviations_are_not():
-    """With exact shifts: the mean is 4, 2, 1 times δ off, the sd the same at all steps."""
+    """With exact shifts: the error of the mean is 4, 2, 1 times δ, the sd is constant."""
     x = np.random.default_rng(1).normal(size=20_000)
     drawn = np.stack([x + shift for shift in (0.4, 0.2, 0.1)])[..., np.newaxis]
     result = compare_chains(drawn, ["x"], np.array([0.4, 0.2, 0.1]))
@@ -83,7 +83,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def normal(data):
-    """A posterior that is normal, with covariance I / 2000."""
+    """A normal posterior with covariance I / 2000."""
     with pm.Model() as model:
         x = pm.Data("data", data)
         mean = pm.Normal("mean", 0.0, 100.0, shape=2)
@@ -101,8 +101,8 @@ def tuned(model, step, n_tune=300):
 
 
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SGLD)])
-def test_coupled_chains_all_have_the_right_law(normal, data, kind):
-    """The schemes leave a normal law as it is at every step, so that only wrong noise shows."""
+def test_coupled_chains_have_the_right_distribution(normal, data, kind):
+    """The schemes are exact for a normal distribution, so that only wrong noise has an effect."""
     with normal:
         step = tuned(normal, kind(batch_size=50, minibatch=["data"]))
     chains = CoupledChains(step.sampler, 3)
@@ -116,7 +116,7 @@ def test_coupled_chains_all_have_the_right_law(normal, data, kind):
         assert np.corrcoef(drawn[:, :, j]).min() > 0.95
 
 
-def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
+def test_noise_of_the_wrong_variance_is_detected(normal, monkeypatch):
     """The mutant gives the coarser chain noise of the wrong variance."""
     with normal:
         step = tuned(normal, pg.SGGMC(batch_size=50, minibatch=["data"]))
@@ -131,8 +131,8 @@ def test_noise_of_the_wrong_variance_is_seen(normal, monkeypatch):
     assert np.all(drawn[0].std(axis=0) * np.sqrt(2000) > 1.08)
 
 
-def test_bias_of_a_step_that_was_given_is_that_of_its_closed_form():
-    """Euler's scheme for a normal law of variance 1 leaves 1/(1 − h²/4)."""
+def test_bias_of_a_fixed_step_size_in_closed_form():
+    """Euler's scheme for a normal distribution of variance 1 has variance 1/(1 − h²/4)."""
     with pm.Model() as model:
         pm.Normal("x", shape=4)
     result = step_halving(
@@ -150,8 +150,8 @@ def test_bias_of_a_step_that_was_given_is_that_of_its_closed_form():
 
 
 @pytest.mark.parametrize("order", ["random", "shuffled"])
-def test_heat_of_minibatches_falls_with_the_step(normal, order):
-    """Independent noise of variance V makes the variance 1 + hV/2γ; over epochs it adds up to 0."""
+def test_minibatch_bias_decreases_with_the_step_size(normal, order):
+    """Independent noise of variance V gives the variance 1 + hV/2γ; over epochs it sums to zero."""
     sd, step, variance = 1.0 / np.sqrt(2000), 0.05, 20.0
     result = step_halving(
         normal,
@@ -170,8 +170,8 @@ def test_heat_of_minibatches_falls_with_the_step(normal, order):
     change = result.table["delta_log_sd"]
     error = result.table["delta_log_sd_se"]
     if order == "random":
-        heat = 0.5 * step * variance
-        expected = 0.5 * np.log((1.0 + heat) / (1.0 + 0.5 * heat))
+        inflation = 0.5 * step * variance
+        expected = 0.5 * np.log((1.0 + inflation) / (1.0 + 0.5 * inflation))
         assert (abs(change - expected) < 4.0 * error + 0.01).all()
         assert (change > 4.0 * error).all()
         assert result.correlation > 0.85
@@ -181,7 +181,7 @@ def test_heat_of_minibatches_falls_with_the_step(normal, order):
 
 
 def test_thermostats_belong_to_their_chains(normal):
-    """gSGNHT takes the heat up, with less friction in chains with shorter steps."""
+    """The thermostat of gSGNHT compensates noise, with less friction for shorter steps."""
     sd = 1.0 / np.sqrt(2000)
     with normal:
         step = tuned(
@@ -206,7 +206,7 @@ def test_thermostats_belong_to_their_chains(normal):
     assert long - short == pytest.approx(0.25, abs=0.1)  # of h V / 2 with V = 20
 
 
-def test_the_step_itself_stays_as_it_is(normal):
+def test_step_argument_is_not_modified(normal):
     with normal:
         step = pg.SGLD(step_size=0.01, n_steps=4)
     step_halving(normal, step, draws=20, tune=5, random_seed=1)
@@ -226,7 +226,7 @@ def test_directions_are_coupled():
     assert result.step_sizes[1] == pytest.approx(0.5 * result.step_sizes[0])
 
 
-def test_values_are_named_as_they_are_sampled():
+def test_coordinate_names():
     with pm.Model() as model:
         pm.HalfNormal("scale")
         pm.Normal("x", shape=(1, 2))
@@ -244,7 +244,7 @@ def test_values_are_named_as_they_are_sampled():
         (lambda: pg.SGGMC(step_size=pg.PolynomialDecay(0.1, 1.0, 0.3)), "changes from draw to"),
     ],
 )
-def test_steps_that_cannot_be_halved_are_refused(make, message):
+def test_unsupported_steps_raise(make, message):
     with pm.Model() as model:
         pm.Normal("mean")
         pm.Normal("other")
@@ -252,7 +252,7 @@ def test_steps_that_cannot_be_halved_are_refused(make, message):
         step_halving(model, make, draws=10, tune=5)
 
 
-def test_rows_in_a_stream_are_refused_before_they_are_tuned_on():
+def test_streamed_rows_raise_before_tuning():
     blocks = [(np.zeros(20),), (np.ones(20),)]
     with pm.Model() as model:
         rows = pm.Data("rows", np.zeros(1))
@@ -263,11 +263,11 @@ def test_rows_in_a_stream_are_refused_before_they_are_tuned_on():
                 minibatch=["rows"], batches=blocks, batch_size=5, total_size=40,
                 minibatch_order=order, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-        with pytest.raises(ValueError, match="leave batches= out"):
+        with pytest.raises(ValueError, match="Omit batches="):
             step_halving(model, step, draws=10, tune=10**9)
 
 
-def test_arguments_in_another_order_are_named(normal):
+def test_swapped_arguments_raise(normal):
     with normal:
         step = pg.SGLD()
     with pytest.raises(ValueError, match=r"model is a SGLD .* step_halving\(model, step\)"):
@@ -276,6 +276,6 @@ def test_arguments_in_another_order_are_named(normal):
         step_halving(normal, {})
 
 
-def test_wrong_order_is_refused(normal):
+def test_invalid_order_raises(normal):
     with pytest.raises(ValueError, match="order=3"):
         step_halving(normal, pg.SGGMC, order=3)

@@ -36,7 +36,7 @@ def test_the_tolerance_is_an_argument():
     assert not temperature_summary(with_temperature(values))["off"].any()
 
 
-def test_several_samplers_are_told_apart():
+def test_several_samplers_have_separate_rows():
     values = np.random.default_rng(1).normal([1.0, 2.0], 0.1, size=(2, 100, 2))
     summary = temperature_summary(with_temperature(values))
     np.testing.assert_array_equal(summary["off"], [False, True, False, True])
@@ -45,6 +45,6 @@ def test_several_samplers_are_told_apart():
     np.testing.assert_array_equal(as_dataset["off"], [[False, True], [False, True]])
 
 
-def test_draws_without_temperature_are_refused():
+def test_draws_without_temperature_raise():
     with pytest.raises(ValueError, match="contain no temperature"):
         temperature_summary(az.from_dict({"posterior": {"x": np.zeros((1, 4))}}))

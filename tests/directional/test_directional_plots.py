@@ -1,4 +1,4 @@
-"""What the plots of directions show, in every back end that is installed."""
+"""Plots of directions, with every installed backend."""
 
 import arviz as az
 import numpy as np
@@ -33,8 +33,8 @@ def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
-def around(rng, mean, spread, size):
-    return unit(np.asarray(mean) + spread * rng.normal(size=(*size, len(mean))))
+def around(rng, mean, scale, size):
+    return unit(np.asarray(mean) + scale * rng.normal(size=(*size, len(mean))))
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def panel(collection, name, **selection):
 
 
 @pytest.mark.parametrize(("name", "backend"), cross(PLOTS, BACKENDS), indirect=["backend"])
-def test_an_idata_alone_is_drawn(idata, backend, name):
+def test_plots_need_no_arguments_but_idata(idata, backend, name):
     plot, options, n_panels = PLOTS[name]
     assert_drawn(plot(idata, backend=backend, **options), backend, n_panels)
 
@@ -129,7 +129,7 @@ def test_rose_shows_mean_and_arc(idata):
 
 
 @pytest.mark.parametrize("labels", [["east", "north"], ["E", "N"], ["Easting", "Northing"]])
-def test_a_compass_refuses_labels_in_the_other_order(labels):
+def test_compass_with_labels_in_the_wrong_order_raises(labels):
     wind = unit(np.random.default_rng(1).normal(size=(2, 20, 5, 2)))
     idata = az.from_dict(
         {
@@ -167,7 +167,7 @@ def test_density_integrates_to_one_and_the_filled_part_to_its_share(idata):
     assert np.radians(area(outside)) == pytest.approx(0.8, abs=0.05)
 
 
-def test_maps_keep_areas():
+def test_maps_preserve_areas():
     rng = np.random.default_rng(3)
     points = unit(rng.normal(size=(200, 3)))
     center = unit(np.array([0.3, -0.8, 0.2]))
@@ -188,7 +188,7 @@ def test_maps_keep_areas():
         np.testing.assert_allclose(determinant[keep], 1.0, rtol=1e-4)
 
 
-def test_equal_area_there_and_back():
+def test_equal_area_round_trip():
     rng = np.random.default_rng(3)
     points = unit(rng.normal(size=(50, 3)))
     for center in (np.array([0.0, 0.0, -1.0]), unit(np.array([1.0, 2.0, 3.0]))):
@@ -202,7 +202,7 @@ def test_equal_area_there_and_back():
     assert equal_area(from_lonlat(0.0, 10.0), [1.0, 0.0, 0.0])[1] > 0
 
 
-def test_mollweide_of_known_places():
+def test_mollweide_of_known_points():
     np.testing.assert_allclose(mollweide(from_lonlat(180.0, 0.0)), [-2 * np.sqrt(2), 0.0])
     np.testing.assert_allclose(mollweide([0.0, 0.0, -1.0]), [0.0, -np.sqrt(2)], atol=1e-3)
     np.testing.assert_allclose(mollweide(from_lonlat(50.0, 0.0), np.radians(50.0)), 0.0, atol=1e-12)
@@ -210,21 +210,21 @@ def test_mollweide_of_known_places():
     assert np.isnan(break_at_jumps(there_and_back, 1.5)[1]).all()
 
 
-@pytest.mark.parametrize(("spread", "axial"), cross([0.3, 0.01, 1.2], [True, False]))
-def test_outline_of_a_region_holds_its_share(spread, axial):
+@pytest.mark.parametrize(("scale", "axial"), cross([0.3, 0.01, 1.2], [True, False]))
+def test_outline_of_a_region_contains_its_probability(scale, axial):
     """The area within the outline is that of the region, which holds its share of the draws."""
     rng = np.random.default_rng(4)
     mean = np.array([0.0, 0.6, 0.8])
-    rows = around(rng, mean, spread, (1500,))
+    rows = around(rng, mean, scale, (1500,))
     region = hdr(rows, ci_prob=0.7, axial=axial)
     assert region.contains(rows).mean() == pytest.approx(0.7, abs=0.05)
     line = density_contour(region.density, region.level, mean)
     begin, end = line[::3], line[1::3]
     height = region.density(np.concatenate([begin, end]))
     np.testing.assert_allclose(height, region.level, rtol=0.08)
-    # Green's theorem, on a map that keeps areas.
+    # Green's theorem, on an equal-area map.
     a, b = equal_area(begin, mean), equal_area(end, mean)
-    if spread < 1.0 and not axial:
+    if scale < 1.0 and not axial:
         green = 0.5 * np.sum(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0])
         assert green == pytest.approx(region.area, rel=0.04)
 
@@ -250,23 +250,23 @@ def test_sphere_plots_draws_and_outlines_where_they_are(idata):
      ("north_east_down", [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])],
 )  # fmt: skip
 def test_lower_hemisphere_is_seen_from_above(components, vectors):
-    """What plunges to the north by 45° is at the top, what plunges to the east on the right; what
-    points up is beyond the rim, and axes are on one side or the other."""
+    """Directions plunging to the north are at the top, those to the east on the right; directions
+    that point up are beyond the rim, and axes are on either side."""
     plunging = unit(np.array(vectors))
     draws = np.stack([plunging[[0, 0]], plunging[[1, 1]], -plunging[[0, 1]]], axis=1)
     idata = az.from_dict({"posterior": {"x": draws}})
     options = {"lower_hemisphere": components, "ci_probs": (), "backend": "matplotlib"}
     radius = 2.0 * np.sin(np.pi / 8)
     ax = panel(plot_sphere(idata, **options), "x")
-    places = ax.collections[0].get_offsets()
+    points = ax.collections[0].get_offsets()
     expected = [[0.0, radius], [radius, 0.0], [0.0, radius], [radius, 0.0]]
-    np.testing.assert_allclose(places, expected, atol=1e-9)
+    np.testing.assert_allclose(points, expected, atol=1e-9)
     assert ax.get_title() == "x, rim at 90°, 33% beyond it"
     named = {text.get_text(): text.get_position() for text in ax.texts}
     assert named["N"][1] > 1.4 < named["E"][0]
     axes = panel(plot_sphere(idata, axial=True, **options), "x")
-    places = np.unique(np.round(axes.collections[0].get_offsets(), 6), axis=0)
-    np.testing.assert_allclose(places, [[0.0, radius], [radius, 0.0]], atol=1e-5)
+    points = np.unique(np.round(axes.collections[0].get_offsets(), 6), axis=0)
+    np.testing.assert_allclose(points, [[0.0, radius], [radius, 0.0]], atol=1e-5)
     assert axes.get_title() == "x, rim at 90°"
 
 
@@ -278,7 +278,7 @@ def test_lower_hemisphere_is_seen_from_above(components, vectors):
         ({"projection": "mollweide"}, "Omit `projection`, `center` and `extent`"),
     ],
 )
-def test_lower_hemisphere_that_is_none(idata, options, message):
+def test_invalid_lower_hemisphere_raises(idata, options, message):
     options = {"lower_hemisphere": "north_east_down"} | options
     with pytest.raises(ValueError, match=message):
         plot_sphere(idata, "mu", **options)
@@ -293,7 +293,7 @@ def test_globe_shows_the_near_side_darker():
     assert far.get_alpha() < near.get_alpha()
 
 
-def test_ternary_puts_shares_where_they_belong(idata):
+def test_ternary_positions(idata):
     ax = panel(plot_ternary(idata, ci_probs=0.8, backend="matplotlib"), "share")
     shares = idata["posterior"]["share"].values.reshape(-1, 3)
     np.testing.assert_allclose(ax.collections[0].get_offsets(), shares @ CORNERS)
@@ -334,7 +334,7 @@ def test_predictive_check_counts_the_data_in_each_region(idata):
         plot_ppc_dist(without)
 
 
-def test_what_cannot_be_drawn_is_refused(idata):
+def test_invalid_plot_arguments_raise(idata):
     with pytest.raises(ValueError, match="`projection` must be one of"):
         plot_sphere(idata, projection="mercator")
     with pytest.raises(ValueError, match=r"`center` must be a vector of 3 .*`from_lonlat`"):
@@ -348,13 +348,13 @@ def test_what_cannot_be_drawn_is_refused(idata):
 
 
 @pytest.mark.parametrize("bins", [0, 2.5])
-def test_sectors_in_no_possible_number(idata, bins):
+def test_invalid_number_of_sectors_raises(idata, bins):
     with pytest.raises(ValueError, match="bins must be an integer of at least 1"):
         plot_rose(idata, "heading", bins=bins)
 
 
 def test_observations_as_draws():
-    """Data are plotted with their own dimension as that of the draws, the first by default."""
+    """The sample dimension of data is their first dimension by default."""
     x = unit(np.random.default_rng(1).normal([0.0, 0.0, 3.0], size=(40, 3)))
     data = az.from_dict({"observed_data": {"x": x}}, dims={"x": ["obs", "axis"]})
     options = {"group": "observed_data", "backend": "matplotlib", "ci_probs": ()}

@@ -1,4 +1,4 @@
-"""Means, regions and tables of directions, beside closed forms."""
+"""Means, regions and summary tables of directions, against closed forms."""
 
 import re
 import warnings
@@ -25,7 +25,7 @@ from pymc_geodesic.directional import (
     to_lonlat,
 )
 from pymc_geodesic.directional.density import kernel_density
-from pymc_geodesic.directional.direction_variables import kind_of
+from pymc_geodesic.directional.direction_variables import classify_variable
 from pymc_geodesic.directional.mean_direction import stack_batches
 
 
@@ -45,12 +45,12 @@ def von_mises_fisher(rng, mean, kappa, size):
 
 
 def cap_radius(kappa, prob):
-    """Radius of the cap around the mean that holds this share of a law on the sphere."""
+    """Radius of the cap with this probability under a von Mises–Fisher distribution."""
     return np.arccos(1.0 + np.log1p(prob * np.expm1(-2.0 * kappa)) / kappa)
 
 
 def lattice(n):
-    """Evenly spread points on the sphere, each with the area 4π / n."""
+    """Evenly distributed points on the sphere, each with the area 4π / n."""
     z = 1.0 - (2.0 * np.arange(n) + 1.0) / n
     return from_lonlat(np.arange(n) * np.pi * (3 - np.sqrt(5)), np.arcsin(z), unit="rad")
 
@@ -82,7 +82,7 @@ def idata(rng):
 
 
 @pytest.mark.parametrize("unit_name", ["deg", "rad"])
-def test_coordinates_there_and_back(rng, unit_name):
+def test_coordinates_round_trip(rng, unit_name):
     x = unit(rng.normal(size=(50, 2, 3)))
     np.testing.assert_allclose(from_lonlat(*to_lonlat(x, unit=unit_name), unit=unit_name), x)
     there = to_declination_inclination(x, unit=unit_name)
@@ -90,7 +90,7 @@ def test_coordinates_there_and_back(rng, unit_name):
     np.testing.assert_allclose(from_declination_inclination(*there, unit=unit_name), x, atol=1e-12)
 
 
-def test_coordinates_of_known_places():
+def test_coordinates_of_known_points():
     north, east, down = np.eye(3)
     assert to_declination_inclination(east) == (90.0, 0.0)
     assert to_declination_inclination(down)[1] == 90.0
@@ -106,7 +106,7 @@ def test_coordinates_of_known_places():
         to_lonlat([1.0, 0.0, 0.0], unit="gon")
 
 
-def test_the_numbers_tell_what_a_variable_is(idata):
+def test_variables_are_classified_by_values(idata):
     assert direction_variables(idata) == {
         "mu": "direction",
         "plane": "direction",
@@ -117,7 +117,7 @@ def test_the_numbers_tell_what_a_variable_is(idata):
     assert direction_variables(idata, "angle", angles=["angle"]) == {"angle": "angle"}
 
 
-def test_an_attribute_tells_what_a_variable_is(idata):
+def test_variables_are_classified_by_attribute(idata):
     idata["posterior"]["angle"].attrs["manifold"] = "angle"
     assert direction_variables(idata, "angle") == {"angle": "angle"}
     idata["posterior"]["angle"].attrs["manifold"] = "torus"
@@ -133,7 +133,7 @@ def test_single_precision_and_values_that_are_not_finite(idata):
     assert direction_variables(xr.DataTree.from_dict({"posterior": broken})) == {}
 
 
-def test_what_is_no_direction_is_refused(idata):
+def test_invalid_directions_raise(idata):
     with pytest.raises(ValueError, match="'numbers' should be a direction or"):
         summary(idata, "numbers")
     with pytest.raises(ValueError, match=r"'share' should be .* a simplex of length 3"):
@@ -180,32 +180,32 @@ def test_one_column_of_a_frame_is_a_direction(rng):
     np.testing.assert_allclose(table.loc["F"], table.loc["x"])
 
 
-def test_mean_of_an_axis_does_not_see_signs(rng):
+def test_mean_of_an_axis_is_invariant_to_signs(rng):
     x = von_mises_fisher(rng, np.array([0.0, 0.6, 0.8]), 20.0, (2, 500))
     signs = rng.choice([-1.0, 1.0], size=(2, 500, 1))
     idata = az.from_dict({"posterior": {"x": x, "axis": signs * x}})
     with pytest.warns(UserWarning, match="'axis' vanishes and they lie along an axis"):
         mean = mean_direction(idata)
     assert mean["axis"].values @ mean["x"].values > 0.9999
-    told = mean_direction(idata, axial=["axis"])
-    np.testing.assert_array_equal(told["axis"], mean["axis"])
+    found = mean_direction(idata, axial=["axis"])
+    np.testing.assert_array_equal(found["axis"], mean["axis"])
     table = summary(idata, axial="axis", hdr=False)
     np.testing.assert_allclose(
         table.loc["axis", ["resultant_length", "cap89_radius", "lat"]],
         table.loc["x", ["resultant_length", "cap89_radius", "lat"]],
         rtol=0.02,
     )
-    for summarise in (mean_direction, summary):  # a name with a slip of the pen
-        with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* holds x, axis"):
+    for summarise in (mean_direction, summary):  # a misspelled name
+        with pytest.raises(ValueError, match=r"`axial` names 'axes', but .* are x, axis"):
             summarise(idata, "axis", axial="axes")
-    # Axes in chains that sit on opposite sides have converged; directions have not.
+    # Chains on opposite sides have converged for axes, but not for directions.
     x[0] *= -1
     opposite = az.from_dict({"posterior": {"x": x}})
     assert summary(opposite, axial=True, hdr=False)["r_hat_max"].item() < 1.05
     assert summary(opposite, axial=False, hdr=False)["r_hat_max"].item() > 1.5
 
 
-def test_a_uniform_direction_is_no_axis(rng):
+def test_uniform_direction_is_not_an_axis(rng):
     uniform = unit(rng.normal(size=(2, 2000, 3)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -213,7 +213,7 @@ def test_a_uniform_direction_is_no_axis(rng):
 
 
 @pytest.mark.parametrize("kappa", [3.0, 1e8])
-def test_cap_and_region_beside_the_closed_form(rng, kappa):
+def test_cap_and_region_against_closed_forms(rng, kappa):
     x = von_mises_fisher(rng, np.array([0.0, 0.6, 0.8]), kappa, 20_000)
     cap = credible_cap(x, ci_prob=0.9, unit="rad")
     radius = cap_radius(kappa, 0.9) if kappa < 1e6 else np.sqrt(2 * np.log(10) / kappa)
@@ -258,22 +258,22 @@ def test_density_integrates_to_one(rng, kappa, axial):
     assert density(lattice(20_000)).mean() * 4 * np.pi == pytest.approx(1.0, rel=2e-3)
 
 
-def test_density_is_near_the_law(rng):
+def test_density_is_near_the_true_density(rng):
     angle = np.linspace(-np.pi, np.pi, 200)
     grid = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-    law = np.exp(3 * np.cos(angle)) / (2 * np.pi * i0(3.0))
+    exact = np.exp(3 * np.cos(angle)) / (2 * np.pi * i0(3.0))
     found = kernel_density(von_mises_fisher(rng, np.array([1.0, 0.0]), 3.0, 20_000))(grid)
-    assert np.abs(found - law).max() < 0.08 * law.max()
+    assert np.abs(found - exact).max() < 0.08 * exact.max()
 
 
-def test_a_chain_that_stays_does_not_narrow_the_kernels(rng):
+def test_repeated_draws_do_not_narrow_the_kernels(rng):
     x = von_mises_fisher(rng, np.array([0.0, 0.6, 0.8]), 20.0, 300)
     moving, staying = kernel_density(x), kernel_density(np.repeat(x, 2, axis=0))
     assert staying.concentration < 2 * moving.concentration
 
 
 def shortest_arc(turn, count):
-    """The definition, by trying every draw as a beginning."""
+    """The definition, with every draw as the lower end."""
     widths = [np.sort((turn - begin) % (2 * np.pi))[count - 1] for begin in turn]
     return min(widths)
 
@@ -325,7 +325,7 @@ def test_summary_of_every_kind(idata):
     np.testing.assert_array_equal(table["r_hat_max"], radians["r_hat_max"])
 
 
-def test_summary_writes_means_as_asked(idata):
+def test_summary_coordinates(idata):
     mean = mean_direction(idata)
     table = summary(idata, ["mu", "long"], coordinates="vector", hdr=False)
     np.testing.assert_allclose(table.loc["mu[b]", ["x0", "x1", "x2"]], mean["mu"].sel(site="b"))
@@ -337,7 +337,7 @@ def test_summary_writes_means_as_asked(idata):
     np.testing.assert_array_equal(rounded, rounded.round(1))
 
 
-def test_angles_do_not_break_where_they_jump(idata):
+def test_summary_of_angles_around_the_discontinuity(idata):
     """R-hat of raw angles around π is far from 1; that of the embedding is not."""
     draws = idata["posterior"]["angle"]
     wrapped = (draws + np.pi) % (2 * np.pi) - np.pi
@@ -348,7 +348,7 @@ def test_angles_do_not_break_where_they_jump(idata):
     table = summary(tree, angles="angle")
     assert table["r_hat_max"].item() < 1.05
     same = summary(idata, "angle", angles="angle")
-    np.testing.assert_allclose(table, same, rtol=1e-3)  # R-hat feels ties of rounded numbers
+    np.testing.assert_allclose(table, same, rtol=1e-3)  # R-hat depends on ties of rounded numbers
 
 
 def test_summary_merges_with_that_of_arviz(idata):
@@ -363,7 +363,7 @@ def test_summary_merges_with_that_of_arviz(idata):
         assert both["number"].sel(summary="mean").item() == theirs["number"].sel(summary="mean")
 
 
-def test_columns_are_in_one_order(idata):
+def test_column_order(idata):
     first = summary(idata, ["plane", "mu"])
     assert list(first.columns) == list(summary(idata, ["mu", "plane"]).columns)
 
@@ -383,7 +383,7 @@ def test_simplex_summary_orders_the_labels(idata):
 
 
 @pytest.mark.parametrize(("prob", "name"), [(0.29, "hdi29"), (0.58, "hdi58"), (0.995, "hdi99.5")])
-def test_names_of_intervals_of_shares(idata, prob, name):
+def test_column_names_of_intervals(idata, prob, name):
     """100 · 0.29 and 100 · 0.58 are a little below integers in floating point."""
     table = simplex_summary(idata, ci_prob=prob)
     assert [each for each in table.columns if "hdi" in each] == [f"{name}_lb", f"{name}_ub"]
@@ -444,44 +444,44 @@ def test_names_and_groups_are_those_of_arviz(idata):
         direction_variables(idata, "~nothing")
 
 
-def test_refusals_name_what_can_be_done(rng):
+def test_error_messages_name_remedies(rng):
     x = unit(rng.normal(size=(2, 50, 3)))
     gap = np.where(np.arange(50)[:, None] == 3, np.nan, x)
     draws = az.from_dict({"posterior": {"x": x, "gap": gap, "angle": x[..., 0]}})
-    with pytest.raises(ValueError, match=r"nothing of the kind, as 2 of its draws are not finite"):
+    with pytest.raises(ValueError, match=r"none of these, since 2 of its draws are not finite"):
         summary(draws, "gap")
-    with pytest.raises(ValueError, match="a sum of one") as told:
+    with pytest.raises(ValueError, match="a sum of one") as found:
         simplex_summary(draws)
-    assert "angles=" not in str(told.value)
-    with pytest.raises(ValueError, match="should be a direction or frame") as told:
+    assert "angles=" not in str(found.value)
+    with pytest.raises(ValueError, match="should be a direction or frame") as found:
         mean_direction(draws, "angle")
-    assert "angles=" not in str(told.value)
+    assert "angles=" not in str(found.value)
 
 
 def test_too_few_draws_for_a_probability_warn(rng):
-    """Of eight draws the largest holds one more with a probability of 8/9, below 90 %."""
+    """The maximum of eight draws exceeds another draw with probability 8/9, below 90 %."""
     for n, warns in ((1, True), (8, True), (9, False)):
         x = unit(rng.normal([0.0, 0.0, 9.0], 1.0, size=(n, 3)))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             credible_cap(x, ci_prob=0.9)
             hdi(np.arctan2(x[:, 0], x[:, 2]), ci_prob=0.9)
-        told = [str(each.message) for each in caught if "too few" in str(each.message)]
-        assert len(told) == (2 if warns else 0)
-        assert all(f"{n} draws are too few for 90 %: take at least 9" in each for each in told)
+        found = [str(each.message) for each in caught if "too few" in str(each.message)]
+        assert len(found) == (2 if warns else 0)
+        assert all(f"{n} draws are too few for 90 %: take at least 9" in each for each in found)
 
 
-def test_a_direction_along_an_axis_is_no_share(rng):
-    """The corner (0, 0, 1) in every draw has length one as well as a sum of one."""
+def test_direction_along_an_axis_is_not_a_simplex(rng):
+    """The vertex (0, 0, 1) has both norm one and sum one."""
     pole = np.broadcast_to([0.0, 0.0, 1.0], (2, 50, 3))
     mixed = np.where(rng.random((2, 50, 1)) < 0.5, pole, 1 / 3)
     idata = az.from_dict({"posterior": {"pole": pole.copy(), "share": mixed}})
     assert direction_variables(idata) == {"pole": "direction", "share": "simplex"}
-    told = idata.posterior["pole"].assign_attrs(manifold="simplex")
-    assert kind_of(told) == "simplex"
+    found = idata.posterior["pole"].assign_attrs(manifold="simplex")
+    assert classify_variable(found) == "simplex"
 
 
-def test_vectors_are_no_angles(rng):
+def test_vectors_as_angles_raise(rng):
     angle = rng.vonmises(0.5, 5.0, size=(2, 30))
     with pytest.raises(ValueError, match=r"hold unit vectors.*arctan2"):
         hdi(np.stack([np.cos(angle), np.sin(angle)], axis=-1))
@@ -491,14 +491,14 @@ def test_vectors_are_no_angles(rng):
     assert hdi(angle).shape == row.shape == (2,)
 
 
-def test_a_cap_around_a_mean_that_vanishes_warns(rng):
+def test_cap_around_a_vanishing_mean_warns(rng):
     ends = unit(rng.normal([0.0, 0.0, 9.0], 1.0, size=(200, 3))) * rng.choice([-1, 1], (200, 1))
     with pytest.warns(UserWarning, match="lie along an axis.*`axial=True`"):
         wide = credible_cap(ends, ci_prob=0.9)
     assert credible_cap(ends, ci_prob=0.9, axial=True).radius < 20.0 < wide.radius
 
 
-def test_degrees_that_are_taken_for_radians_warn():
+def test_angles_in_degrees_warn():
     degrees = np.random.default_rng(1).normal(200.0, 10.0, size=(2, 60))
     idata = az.from_dict({"posterior": {"wind": degrees}})
     with pytest.warns(UserWarning, match=r"angles of 'wind' .* value is 2\d\d.* np.radians"):

@@ -1,4 +1,4 @@
-"""A test of fit by Stein's method: levels, power, and what it refuses."""
+"""The Stein goodness-of-fit test: level, power and invalid arguments."""
 
 import numpy as np
 import pymc as pm
@@ -19,7 +19,7 @@ def draws(distribution, n, seed=1):
     return ManifoldDistribution(distribution).draws(n, 1, np.random.default_rng(seed))[0]
 
 
-LAWS = {
+DISTRIBUTIONS = {
     "uniform": lambda: pg.UniformSphere.dist(shape=3),
     "von Mises-Fisher": lambda: pg.VonMisesFisher.dist(MU, 8.0),
     "Kent": lambda: pg.Kent.dist(MU, MAJOR, 12.0, 4.0),
@@ -30,15 +30,15 @@ LAWS = {
 
 def p_values(distribution, n, method, n_resamples, repetitions=100):
     """Test samples of the distribution itself."""
-    law, rng = ManifoldDistribution(distribution), np.random.default_rng(7)
-    test, samples = SteinTest(law), law.draws(n, repetitions, rng)
+    target, rng = ManifoldDistribution(distribution), np.random.default_rng(7)
+    test, samples = SteinTest(target), target.draws(n, repetitions, rng)
     return np.array([test(x, method, "median", -0.5, n_resamples, rng).pvalue for x in samples])
 
 
-@pytest.mark.parametrize("law", by_default(["uniform", "frames"], of=LAWS))
-def test_levels_under_the_null_are_those_asked_for(law):
-    """One fixed seed; the law of the count at each level is binomial."""
-    found = p_values(LAWS[law](), 40, "bootstrap", 99)
+@pytest.mark.parametrize("target", by_default(["uniform", "frames"], of=DISTRIBUTIONS))
+def test_levels_under_the_null_are_nominal(target):
+    """The number of rejections at each level is binomial; one fixed seed."""
+    found = p_values(DISTRIBUTIONS[target](), 40, "bootstrap", 99)
     for level in (0.05, 0.2, 0.5):
         count = int(np.sum(found <= level))
         assert stats.binomtest(count, len(found), level).pvalue > 1e-3
@@ -46,7 +46,7 @@ def test_levels_under_the_null_are_those_asked_for(law):
 
 def test_levels_with_few_points_by_simulation():
     """Samples of the distribution itself make the p-values uniform for eight points too."""
-    found = p_values(LAWS["Kent"](), 8, "monte-carlo", 39, 60)
+    found = p_values(DISTRIBUTIONS["Kent"](), 8, "monte-carlo", 39, 60)
     assert stats.kstest(found, "uniform").pvalue > 1e-3
 
 
@@ -54,21 +54,21 @@ def test_levels_with_few_points_by_simulation():
     ("method", "data", "model"),
     cross(METHODS, [
         # a mean 17 degrees away, half the concentration, ellipses for circles
-        (lambda: pg.VonMisesFisher.dist([0.0, 0.8, 0.6], 8.0), LAWS["von Mises-Fisher"]),
-        (lambda: pg.VonMisesFisher.dist(MU, 3.0), LAWS["von Mises-Fisher"]),
+        (lambda: pg.VonMisesFisher.dist([0.0, 0.8, 0.6], 8.0), DISTRIBUTIONS["von Mises-Fisher"]),
+        (lambda: pg.VonMisesFisher.dist(MU, 3.0), DISTRIBUTIONS["von Mises-Fisher"]),
         (lambda: pg.Kent.dist(MU, MAJOR, 12.0, 5.0), lambda: pg.VonMisesFisher.dist(MU, 12.0)),
-        # axes look uniform to a test of means
-        (lambda: pg.Watson.dist(MU, 4.0), LAWS["uniform"]),
-        (lambda: pg.MatrixVonMisesFisher.dist(-FRAME), LAWS["frames"]),
+        # axes have mean zero, as the uniform distribution
+        (lambda: pg.Watson.dist(MU, 4.0), DISTRIBUTIONS["uniform"]),
+        (lambda: pg.MatrixVonMisesFisher.dist(-FRAME), DISTRIBUTIONS["frames"]),
     ]),
 )  # fmt: skip
-def test_other_laws_are_rejected(method, data, model):
+def test_other_distributions_are_rejected(method, data, model):
     x = draws(data(), 150)
     assert stein_test(x, model(), method=method, n_resamples=99, random_seed=1).pvalue == 0.01
 
 
-def test_the_statistic_of_the_uniform_law_in_closed_form():
-    """With no gradient k_p is made of the kernel's own derivatives: here by differences."""
+def test_statistic_of_the_uniform_distribution_in_closed_form():
+    """Without a gradient k_p consists of derivatives of the kernel, here by finite differences."""
     x, n = draws(pg.UniformSphere.dist(shape=3), 6), 6
     length, beta = 0.7, -0.4
     h = 1e-4
@@ -107,16 +107,16 @@ def test_the_same_seed_gives_the_same_p_value():
     assert stein_test(x, distribution, random_seed=3) == stein_test(x, distribution, random_seed=3)
 
 
-def test_what_it_refuses():
-    law = pg.VonMisesFisher.dist(MU, 8.0)
-    x = draws(law, 10)
+def test_invalid_arguments_raise():
+    target = pg.VonMisesFisher.dist(MU, 8.0)
+    x = draws(target, 10)
     for points, message in (
         (2.0 * x, "no unit vectors"),
         (x[:3], "at least 5 points of shape"),
         (x[:, :2], "at least 5 points of shape"),
     ):
         with pytest.raises(ValueError, match=message):
-            stein_test(points, law)
+            stein_test(points, target)
     with pytest.raises(ValueError, match="not orthonormal"):
         stein_test(np.ones((5, 3, 2)), pg.MatrixVonMisesFisher.dist(FRAME))
     for arguments, message in (
@@ -125,8 +125,8 @@ def test_what_it_refuses():
         ({"bandwidth": -1.0}, "bandwidth must be a positive number"),
     ):
         with pytest.raises(ValueError, match=message):
-            stein_test(x, law, **arguments)
-    with pytest.raises(ValueError, match="that of one point, without a batch"):
+            stein_test(x, target, **arguments)
+    with pytest.raises(ValueError, match="a distribution of one point"):
         stein_test(x, pg.VonMisesFisher.dist(MU, [8.0, 9.0]))
     for other in (pm.Normal.dist(shape=3), x, pg.PeriodicVonMises.dist(0.0, 1.0)):
         with pytest.raises(TypeError, match="must be one of unit vectors or frames"):

@@ -53,7 +53,7 @@ def test_weights_of_the_limit_distribution_in_closed_form():
     both = np.ravel(np.column_stack([odd, even]))
     np.testing.assert_allclose(_limit_distribution(2, False).weights[:20], both, rtol=1e-4)
     for d in (3, 5, 8):
-        law = _limit_distribution(d, False)
+        limit = _limit_distribution(d, False)
         order = d / 2 - 1
         for degree in (1, 3, 5):
             half, _ = integrate.quad(
@@ -65,19 +65,19 @@ def test_weights_of_the_limit_distribution_in_closed_form():
             )
             sign = 2 * half / special.eval_gegenbauer(degree, order, 1.0)
             sign /= special.beta(0.5, order + 0.5)
-            assert law.weights[degree - 1] == pytest.approx(sign**2, rel=1e-9)
-        assert law.freedom[:3].tolist() == [d, d * (d + 1) / 2 - 1, d * (d - 1) * (d + 4) / 6]
+            assert limit.weights[degree - 1] == pytest.approx(sign**2, rel=1e-9)
+        assert limit.freedom[:3].tolist() == [d, d * (d + 1) / 2 - 1, d * (d - 1) * (d + 4) / 6]
 
 
-def test_tail_against_gamma_laws():
-    """One weight makes a gamma law, far out in both tails; the constant shifts it."""
+def test_tail_against_gamma_distributions():
+    """A single weight gives a shifted gamma distribution, checked far in both tails."""
     for freedom in (2.0, 9.0, 4000.0):
-        law = _LimitDistribution(np.array([0.3]), np.array([freedom]), 0.1)
+        limit = _LimitDistribution(np.array([0.3]), np.array([freedom]), 0.1)
         exact = stats.gamma(freedom / 2, loc=0.1, scale=0.6)
         # With two degrees of freedom the integrand dies away only on the parabola.
         for p in (0.3, 1e-3, 1e-9, 1e-60) if freedom == 2 else (1 - 1e-9, 0.6, 1e-3, 1e-9, 1e-60):
-            assert _survival_function(exact.isf(p), law) == pytest.approx(p, rel=1e-6)
-        assert _survival_function(0.05, law) == 1.0
+            assert _survival_function(exact.isf(p), limit) == pytest.approx(p, rel=1e-6)
+        assert _survival_function(0.05, limit) == 1.0
 
 
 LEVELS = np.array([0.05, 0.1, 0.3, 0.5, 0.7, 0.9])
@@ -89,43 +89,43 @@ def samples(request):
     return uniform((10_000, n), d, seed=7)
 
 
-def reached_levels(values, law):
+def reached_levels(values, limit):
     """Return how many statistics exceed the critical values of each of `LEVELS`."""
-    if isinstance(law, _LimitDistribution):
+    if isinstance(limit, _LimitDistribution):
         critical = [
             optimize.brentq(
-                lambda v, p=p: _survival_function(v, law) - p, law.constant, 50.0, rtol=1e-6
+                lambda v, p=p: _survival_function(v, limit) - p, limit.constant, 50.0, rtol=1e-6
             )
             for p in LEVELS
         ]
     else:
-        critical = law.isf(LEVELS)
+        critical = limit.isf(LEVELS)
     return np.mean(values > np.array(critical)[:, None], axis=1)
 
 
-def limit_law(test, d):
-    """Return the law to which a statistic converges."""
+def limit_of(test, d):
+    """Return the limit distribution of a statistic."""
     chi_squared = {"rayleigh": stats.chi2(d), "bingham": stats.chi2((d - 1) * (d + 2) / 2)}
     return chi_squared.get(test) or _limit_distribution(d, test == "gine_gn")
 
 
 @pytest.mark.parametrize("test", TESTS)
 def test_levels(test, samples):
-    """Small uniform samples are rejected as often as they should be.
+    """Small uniform samples are rejected at the nominal level.
 
-    Jupp's corrections leave a few thousandths for ten points, the limit of Giné two hundredths.
+    For ten points the error is a few thousandths with Jupp's corrections, 0.02 for Giné's limit.
     """
     n, d = samples.shape[1:]
-    found = reached_levels(_STATISTICS[test](samples), limit_law(test, d))
+    found = reached_levels(_STATISTICS[test](samples), limit_of(test, d))
     bias = (0.05 if test in ("rayleigh", "bingham") else 0.2) / n
     allowed = bias + 4.5 * np.sqrt(LEVELS * (1 - LEVELS) / len(samples))
     assert np.all(np.abs(found - LEVELS) < allowed)
-    # A mutant: the law of two more dimensions.
-    wrong = reached_levels(_STATISTICS[test](samples), limit_law(test, d + 2))
+    # A mutant: the limit distribution of two more dimensions.
+    wrong = reached_levels(_STATISTICS[test](samples), limit_of(test, d + 2))
     assert np.any(np.abs(wrong - LEVELS) > allowed)
 
 
-def test_without_jupps_corrections_levels_are_off():
+def test_levels_without_jupps_corrections_are_wrong():
     """Mutants: the plain statistics of ten points in five dimensions."""
     x = uniform((40_000, 10), 5, seed=7)
     rayleigh = 5 / 10 * np.sum(x.sum(axis=1) ** 2, axis=1)
@@ -133,10 +133,10 @@ def test_without_jupps_corrections_levels_are_off():
     bingham = 10 * 35 / 2 * (np.sum(scatter**2, axis=(1, 2)) - 0.2)
     error = np.sqrt(0.05 * 0.95 / len(x))
     for name, plain in (("rayleigh", rayleigh), ("bingham", bingham)):
-        law = limit_law(name, 5)
-        wrong = abs(reached_levels(plain, law)[0] - 0.05)
+        limit = limit_of(name, 5)
+        wrong = abs(reached_levels(plain, limit)[0] - 0.05)
         assert wrong > 5 * error
-        assert abs(reached_levels(_STATISTICS[name](x), law)[0] - 0.05) < 0.5 * wrong
+        assert abs(reached_levels(_STATISTICS[name](x), limit)[0] - 0.05) < 0.5 * wrong
 
 
 def test_samples_come_in_batches():
@@ -153,7 +153,7 @@ def test_simulation_agrees_with_the_limit():
 
 
 def test_power():
-    """A mean direction is seen by Rayleigh and Giné's F, axes by Bingham and both of Giné."""
+    """Rayleigh and Giné's F detect a mean direction; Bingham and Giné's F and G detect axes."""
     rng = np.random.default_rng(7)
     mean = draw_von_mises_fisher(rng, [0.0, 0.0, 1.0], 1.0, (80,))
     axes = rng.normal(size=(150, 3)) * [1.0, 1.0, 3.0]
@@ -166,8 +166,8 @@ def test_power():
 
 
 @pytest.mark.parametrize("n", [10, 4000])
-def test_the_longer_the_axis_the_surer(n):
-    """A mutant, Jupp's correction where it does not hold, takes Bingham's statistic below zero."""
+def test_p_value_decreases_with_the_length_of_the_axis(n):
+    """Jupp's correction beyond its range would make Bingham's statistic negative."""
     x = uniform(n, 3)
     found = []
     for length in (3.0, 6.0, 20.0, 100.0):
@@ -178,7 +178,7 @@ def test_the_longer_the_axis_the_surer(n):
     assert found[-1].pvalue < 1e-4
 
 
-def test_bad_arguments_are_named():
+def test_invalid_arguments_raise():
     x = uniform(5, 3)
     with pytest.raises(ValueError, match="test='ajne' is unknown"):
         uniformity_test(x, "ajne")

@@ -8,8 +8,8 @@ from pymc_geodesic.directional import vmf_residual_test
 from pymc_geodesic.directional.goodness_of_fit import (
     _colatitude_cdf,
     _fit,
+    _reflect_to_pole,
     _statistics,
-    _turned_to_pole,
 )
 from pymc_geodesic.distributions.von_mises_fisher_draws import draw_von_mises_fisher
 from pymc_geodesic.ops.bessel import mean_resultant_length
@@ -47,7 +47,7 @@ def test_fit_solves_the_likelihood_equation():
 
 
 @pytest.mark.parametrize("d", [3, 4, 8])
-def test_law_of_the_colatitude(d):
+def test_distribution_of_the_colatitude(d):
     x = draw_von_mises_fisher(np.random.default_rng(7), np.eye(d)[0], 6.0, (20_000,))
     deficit = 1.0 - x[:, 0]
     assert stats.kstest(_colatitude_cdf(deficit, 6.0, d), stats.uniform.cdf).pvalue > 1e-4
@@ -55,13 +55,13 @@ def test_law_of_the_colatitude(d):
 
 
 @pytest.mark.parametrize("d", [3, 5])
-def test_statistics_know_neither_the_frame_nor_other_samples(d):
-    """A turn of the data changes no statistic, nor do samples beside it."""
+def test_statistics_are_rotation_invariant_and_independent_of_other_samples(d):
+    """Rotations of the data and other samples of a batch do not change the statistics."""
     rng = np.random.default_rng(7)
     x = draw_von_mises_fisher(rng, np.eye(d)[0], 8.0, (3, 25))
     alone = np.array([_statistics(each) for each in x])
     np.testing.assert_allclose(_statistics(x), alone, rtol=1e-12)
-    # A turn that keeps the second axis, about which the two-variable test takes its angles.
+    # A rotation that keeps the second axis, about which the two-variable test measures angles.
     turned = x @ rotation_between_first_and_last(d)
     np.testing.assert_allclose(_statistics(turned)[:, :2], alone[:, :2], rtol=1e-9)
 
@@ -70,7 +70,7 @@ def test_statistics_know_neither_the_frame_nor_other_samples(d):
 def test_the_mean_goes_to_the_last_axis(d):
     for mu in (*np.eye(d), *-np.eye(d)):
         x = draw_von_mises_fisher(np.random.default_rng(7), mu, 8.0, (9,))
-        turned = _turned_to_pole(x, mu)
+        turned = _reflect_to_pole(x, mu)
         np.testing.assert_allclose(turned[:, -1], x @ mu, atol=1e-14)
         np.testing.assert_allclose(turned @ turned.T, x @ x.T, atol=1e-14)
 
@@ -90,8 +90,8 @@ def test_levels(d):
 
 
 @pytest.mark.parametrize("d", [3, 5])
-def test_power_against_an_oval_law(d):
-    """Normal vectors around a pole, three times as wide one way."""
+def test_power_against_an_elliptical_distribution(d):
+    """Normal vectors around a pole, with three times the sd in one direction."""
     rng = np.random.default_rng(7)
     y = rng.normal(size=(150, d)) * 0.1
     y[:, 0] *= 4.0
@@ -102,13 +102,13 @@ def test_power_against_an_oval_law(d):
     assert min(result.colatitude.pvalue, result.two_variable.pvalue) <= 0.02
 
 
-def test_bad_arguments_are_named():
+def test_invalid_arguments_raise():
     x = draw_von_mises_fisher(np.random.default_rng(7), POLE, 5.0, (10,))
     with pytest.raises(ValueError, match="at least 5 points"):
         vmf_residual_test(x[:4])
     with pytest.raises(ValueError, match="at least 3 coordinates"):
         vmf_residual_test(np.tile([1.0, 0.0], (9, 1)))
-    with pytest.raises(ValueError, match="all the same direction"):
+    with pytest.raises(ValueError, match="all points of x are equal"):
         vmf_residual_test(np.tile(POLE, (9, 1)))
     with pytest.raises(ValueError, match="no unit vectors"):
         vmf_residual_test(2.0 * x)

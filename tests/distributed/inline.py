@@ -1,4 +1,4 @@
-"""A client whose workers are objects of this process, and can be lost at a given call."""
+"""Client with workers in this process, which can be lost at a given call."""
 
 import threading
 from collections import Counter
@@ -10,7 +10,7 @@ from pymc_geodesic.distributed.surrogates import Quadratic
 
 
 class Done:
-    """A future of something that has happened."""
+    """A completed future."""
 
     def __init__(self, value):
         self._value = value
@@ -33,7 +33,7 @@ class Actor:
 
 
 class InlineClient:
-    """What `WorkerPool` uses of a `distributed.Client`.
+    """Subset of `distributed.Client` that `WorkerPool` uses.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Models whose rows lie in shards that are unlike each other, with their posteriors."""
+"""Models with rows in heterogeneous shards, and their posteriors."""
 
 import numpy as np
 import pymc as pm
@@ -7,11 +7,11 @@ import pytensor.tensor as pt
 import pymc_geodesic as pg
 
 SIZES = (300, 500, 450)
-"""Rows of the shards: other numbers in each, so that no scale is that of another."""
+"""Numbers of rows of the shards, all different."""
 
 
 def shards_of(**arrays):
-    """Cut rows into shards."""
+    """Divide rows into shards."""
     cuts = np.cumsum(SIZES)[:-1]
     parts = {name: np.split(array, cuts) for name, array in arrays.items()}
     return [{name: parts[name][i] for name in parts} for i in range(len(SIZES))]
@@ -35,7 +35,7 @@ def sorted_regression(seed=1):
 
 
 def sorted_directions(seed=2, kappa=5.0):
-    """Directions sorted by an angle, with a scale that is no sphere: model and shards."""
+    """Directions sorted by an angle, with a positive scale: model and shards."""
     rng = np.random.default_rng(seed)
     v = rng.normal([1.0, 0.5, 0.0], size=(sum(SIZES), 3))
     v /= np.linalg.norm(v, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""On clusters of Dask: workers that are threads, and processes of which one is killed."""
+"""Dask clusters: thread workers, and processes one of which is killed."""
 
 import functools
 import gc
@@ -16,7 +16,7 @@ from tests.distributed.inline import InlineClient
 from tests.distributed.problems import sorted_regression
 
 KILLED_AFTER = 4.0
-"""Seconds; on a slow machine the worker may be compiling still, which is as good."""
+"""Seconds; on a slow machine the worker may still be compiling."""
 
 STEP = functools.partial(
     pg.SGGMC, batch_size=20, minibatch=["x", "y"], compile_kwargs={"mode": "FAST_COMPILE"}
@@ -32,7 +32,7 @@ def draws_of(client, **arguments):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
 @pytest.mark.slow
-def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
+def test_thread_workers_have_the_draws_of_one_process(monkeypatch):
     few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)
     monkeypatch.setattr(gradient_noise, "SETTINGS", few_pairs)
     with (
@@ -40,15 +40,15 @@ def test_workers_that_are_threads_draw_what_one_process_does(monkeypatch):
         Client(cluster) as client,
     ):
         idata = draws_of(client)
-    gc.collect()  # finds the sockets that Dask left open here, where they are no error
+    gc.collect()  # closes sockets of Dask here, where their warnings are not errors
     alone = draws_of(InlineClient())
     np.testing.assert_array_equal(idata.posterior["beta"], alone.posterior["beta"])
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:distributed", "ignore::ResourceWarning")
-def test_a_worker_that_is_killed_changes_no_draw(tmp_path):
-    """Its process ends in the middle of a visit; another one takes its shard over."""
+def test_killed_worker_does_not_change_draws(tmp_path):
+    """Its process ends during a visit; another worker loads its shard."""
     model, shards, *_ = sorted_regression()
     flag = tmp_path / "killed"
 

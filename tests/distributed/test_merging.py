@@ -39,11 +39,11 @@ def test_directions_merge_to_the_product():
     np.testing.assert_allclose(np.linalg.norm(merged, axis=1), 1.0)
     product = sum(kappa * mu for mu, kappa in DIRECTIONS)
     assert z_scores(merged, exact_directions(product)).max() < 5
-    # the average of draws, with the concentrations of both, is no product
+    # averaged draws do not have the distribution of the product
     assert z_scores(merged, exact_directions(1.3 * product)).max() > 5
 
 
-def test_directions_of_several_variables_merge_each_for_itself():
+def test_directions_are_merged_independently():
     one, other = directions_of(2000)
     merged = merge_directions([np.stack([one, one], axis=1), np.stack([other, one], axis=1)])
     assert merged.shape == (2000, 2, 3)
@@ -57,8 +57,8 @@ def directions_with_sds(first, second, n=2000):
     return draws / np.linalg.norm(draws, axis=1, keepdims=True)
 
 
-def test_shards_that_are_informative_in_crossed_directions():
-    """Draws are merged to .062 where the product of the shards has .033: a warning says so."""
+def test_anisotropic_shards_warn():
+    """Merged draws have sd .062 where the product has .033: a warning is issued."""
     shards = [directions_with_sds(0.12, 0.0345), directions_with_sds(0.0345, 0.12)]
     with pytest.warns(UserWarning, match=r"shard \d have an sd 3\.5 times as large .* too wide"):
         merged = merge_directions(shards, 20_000, random_seed=1)
@@ -104,12 +104,12 @@ def test_proportions_merge_to_the_product():
         (merge_directions, np.eye(3), r"one array for each shard, .* got arrays of shape \(3,\)"),
     ],
 )
-def test_draws_that_cannot_be_merged_raise_an_error(merge, draws, message):
+def test_invalid_draws_raise(merge, draws, message):
     with pytest.raises(ValueError, match=message):
         merge(draws)
 
 
 @pytest.mark.parametrize("n_draws", [0, 2.5])
-def test_numbers_of_merged_draws_that_are_none(n_draws):
+def test_invalid_numbers_of_merged_draws_raise(n_draws):
     with pytest.raises(ValueError, match="n_draws must be a positive integer"):
         merge_directions([np.eye(3)], n_draws)

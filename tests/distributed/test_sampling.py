@@ -1,4 +1,4 @@
-"""Chains over shards draw from the posterior of all rows, on any workers and after lost ones."""
+"""Sampling with shards: posterior of all rows, any number of workers, lost workers."""
 
 import functools
 import sys
@@ -22,7 +22,7 @@ QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
 KEPT = {}
-"""Shards that were compiled before, of those tests that say nothing of compilation."""
+"""Compiled shards, shared by tests that do not depend on compilation."""
 
 
 def step_of(kind=pg.SGGMC, **arguments):
@@ -34,7 +34,7 @@ def drawn(client, step=None, **arguments):
     model, shards, *_ = sorted_regression()
     arguments = {"draws": 30, "tune": 60, "chains": 2, "random_seed": 5} | arguments
     with pytest.MonkeyPatch.context() as patch:
-        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # as no test here rests on it
+        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # irrelevant for these tests
         patch.setattr(gradient_noise, "SETTINGS", few_pairs)
         return pg.distributed.sample(
             model, step or step_of(), client, shards=shards, **arguments, **QUIET
@@ -54,7 +54,7 @@ def errors(idata, mean, covariance):
 
 
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.SGLD)])
-def test_posterior_of_unlike_shards_is_that_of_all_rows(kind):
+def test_posterior_of_heterogeneous_shards_is_that_of_all_rows(kind):
     model, shards, mean, covariance = sorted_regression()
     step = functools.partial(kind, batch_size=20, minibatch=["x", "y"])
     idata = pg.distributed.sample(
@@ -66,8 +66,8 @@ def test_posterior_of_unlike_shards_is_that_of_all_rows(kind):
     assert idata["shards"]["shift"].max() < 1e-6
 
 
-def test_without_conducive_gradients_unlike_shards_are_found_out(caplog):
-    """The draws are off, and a warning says so."""
+def test_heterogeneous_shards_without_conducive_gradients_warn(caplog):
+    """The draws are biased, and a warning is issued."""
     *_, mean, covariance = sorted_regression()
     step = step_of(pg.SGLD, step_size=1e-4)
     idata = drawn(InlineClient(), step, draws=300, conducive=False)
@@ -87,8 +87,8 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
 
 
 @pytest.mark.parametrize("method", [slow("expand"), slow("configure"), "visit"])
-def test_lost_workers_change_no_draw(undisturbed, method, caplog):
-    """Their shards are loaded again elsewhere, and chains go on from their last states."""
+def test_lost_workers_do_not_change_draws(undisturbed, method, caplog):
+    """Their shards are loaded on other workers, and chains continue from their last states."""
     client = InlineClient(
         2, lose={("inline://0", method): 2 if method == "visit" else 1}, kept=KEPT
     )
@@ -99,7 +99,7 @@ def test_lost_workers_change_no_draw(undisturbed, method, caplog):
     np.testing.assert_array_equal(idata.posterior["beta"], undisturbed.posterior["beta"])
 
 
-def test_a_call_that_loses_every_worker_ends():
+def test_repeatedly_lost_workers_raise():
     class Cursed(InlineClient):
         def take(self, address, method):
             if method == "visit":
@@ -123,12 +123,12 @@ def test_result_is_like_that_of_pymc(undisturbed):
     assert 0 < undisturbed["shards"].attrs["bytes_per_draw"] < 20_000
 
 
-def test_warmup_is_kept_if_wanted():
+def test_warmup_draws_can_be_kept():
     idata = drawn(InlineClient(kept=KEPT), discard_tuned_samples=False)
     assert idata.warmup_posterior["beta"].shape == (2, 60, 2)
 
 
-def test_what_depends_on_rows_is_left_out():
+def test_variables_that_depend_on_rows_are_omitted():
     with pm.Model(coords={"row": range(2)}) as model:
         rows = pm.Data("rows", np.zeros(2), dims="row")
         mu = pm.Normal("mu")
@@ -145,7 +145,7 @@ def test_what_depends_on_rows_is_left_out():
 
 
 def sorted_counts():
-    """Labels, and numbers with exposures, all sorted: model, shards and exact posteriors."""
+    """Labels and counts with exposures, all sorted: model, shards and exact posteriors."""
     rng = np.random.default_rng(3)
     n = sum(SIZES)
     labels, times = np.sort(rng.choice(3, size=n, p=[0.24, 0.4, 0.36])), rng.gamma(2.0, size=n)
@@ -162,22 +162,22 @@ def sorted_counts():
     return model, shards_of(z=labels, t=times, y=numbers), exact
 
 
-def test_counts_of_unlike_shards_are_those_of_all_rows():
-    """Labels and Poisson numbers are the surrogates themselves: nothing is left but the draws."""
+def test_counts_of_heterogeneous_shards_have_the_posterior_of_all_rows():
+    """For labels and Poisson counts the surrogates are exact."""
     model, shards, exact = sorted_counts()
     step = step_of(pg.SCIR, minibatch=["z", "t", "y"], n_steps=1, control_variates=True)
     arguments = {"shards": shards, "chains": 2, "tune": 60, "draws": 1000, "random_seed": 2}
     with pytest.raises(ValueError, match=r"leave conducive= out, or control_variates="):
         pg.distributed.sample(model, step, InlineClient(), **arguments, **QUIET, conducive=False)
     idata = pg.distributed.sample(model, step, InlineClient(2), **arguments, **QUIET)
-    for name, law in exact.items():
-        draws, sd = idata.posterior[name], np.sqrt(law.var())
-        assert np.abs((draws.mean(("chain", "draw")) - law.mean()) / sd).max() < 0.1
+    for name, posterior in exact.items():
+        draws, sd = idata.posterior[name], np.sqrt(posterior.var())
+        assert np.abs((draws.mean(("chain", "draw")) - posterior.mean()) / sd).max() < 0.1
         assert np.abs(draws.std(("chain", "draw")) / sd - 1).max() < 0.05
     assert idata["shards"]["shift"].max() < 1e-6
 
 
-def test_proportions_go_from_shard_to_shard_without_surrogates():
+def test_proportions_without_surrogates():
     counts = np.random.default_rng(1).multinomial(1, [0.5, 0.3, 0.2], size=(2, 200))
     with pm.Model() as model:
         rows = pm.Data("rows", counts[0, :20])
@@ -195,7 +195,7 @@ def test_proportions_go_from_shard_to_shard_without_surrogates():
     np.testing.assert_allclose(idata.posterior["p"].mean(("chain", "draw")), exact, atol=0.02)
 
 
-def test_dask_that_is_missing_is_named(monkeypatch):
+def test_missing_dask_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ImportError, match=r"pip install 'pymc_geodesic\[distributed\]'"):
         drawn(None)
@@ -219,7 +219,7 @@ def test_dask_that_is_missing_is_named(monkeypatch):
         ({"visit": -1}, "visit"),
     ],
 )
-def test_bad_arguments_are_refused(change, message):
+def test_invalid_arguments_raise(change, message):
     model, shards, *_ = sorted_regression()
     arguments = {"step": step_of(), "shards": shards} | change
     step = arguments.pop("step")
@@ -227,7 +227,7 @@ def test_bad_arguments_are_refused(change, message):
         pg.distributed.sample(model, step, InlineClient(), **arguments, **QUIET)
 
 
-def test_variables_that_are_left_to_other_steps_are_refused():
+def test_variables_left_to_other_steps_raise():
     model, shards, *_ = sorted_regression()
     with model:
         pm.Normal("other")
@@ -235,8 +235,8 @@ def test_variables_that_are_left_to_other_steps_are_refused():
         pg.distributed.sample(model, step_of(vars=["beta"]), InlineClient(), shards=shards, **QUIET)
 
 
-def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
-    """Made in the model, as `pymc.sample` takes it, with the rows that this has."""
+def test_step_method_equals_its_class_with_arguments(undisturbed):
+    """Constructed in the model, as for `pymc.sample`, with the rows of the model."""
     model = sorted_regression()[0]
     with model:
         step = step_of(batch_size=3)()
@@ -246,8 +246,8 @@ def test_a_step_method_says_what_its_class_and_arguments_say(undisturbed):
     assert spec.row_names == ["x", "y"]
 
 
-def test_a_number_of_rows_that_the_model_states_is_refused():
-    """It would count in every shard, whatever rows this has."""
+def test_total_size_in_the_model_raises():
+    """It would apply to every shard."""
     _, shards, *_ = sorted_regression()
     with pm.Model() as model:
         x, y = pm.Data("x", shards[0]["x"]), pm.Data("y", shards[0]["y"])
@@ -257,8 +257,8 @@ def test_a_number_of_rows_that_the_model_states_is_refused():
         pg.distributed.sample(model, step_of(), InlineClient(), shards=shards, **QUIET)
 
 
-def test_a_shard_with_rows_that_are_not_named():
-    """They would not be taken in minibatches."""
+def test_rows_that_are_not_named_raise():
+    """They would not be part of minibatches."""
     with pm.Model() as model:
         x, y = (pm.Data(name, np.zeros(3)) for name in "xy")
         pm.Normal("outcome", x * pm.Normal("beta"), observed=y)
@@ -268,8 +268,8 @@ def test_a_shard_with_rows_that_are_not_named():
 
 
 @pytest.mark.parametrize("rows", [np.full(30, 0.5), np.full(30, 2**40), np.full(30, np.nan)])
-def test_numbers_that_a_container_cannot_hold_are_refused(rows):
-    """Rows without a fraction are taken."""
+def test_values_that_a_container_cannot_represent_raise(rows):
+    """Integer-valued floats are converted."""
     with pm.Model() as model:
         counts = pm.Data("counts", np.zeros(3, dtype="int32"))
         pm.Poisson("seen", pm.HalfNormal("rate"), observed=counts)

@@ -1,4 +1,4 @@
-"""What chains see in the shards adds up to the posterior, whatever the shards hold."""
+"""Gradients of shards average to that of the posterior."""
 
 import copy
 import functools
@@ -23,7 +23,7 @@ INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
 class Shards:
-    """Shards of a problem in this process, and the gradient that PyMC has of all their rows."""
+    """Shards of a problem in this process, and PyMC's gradient of all rows."""
 
     def __init__(self, problem, names):
         self.model, shards = problem[:2]
@@ -67,7 +67,7 @@ class Shards:
             shard.configure(term, None, 0, 1)
 
     def seen(self, x):
-        """Gradients of the shards at a place, shape (shard, size)."""
+        """Gradients of the shards at a point, shape (shard, size)."""
         return np.array([self.tangent(x, s.gradients(x[np.newaxis])[0]) for s in self.shards])
 
 
@@ -89,7 +89,7 @@ def no_terms(loaded):
 
 
 def agrees(loaded):
-    """Whether what is seen, weighted by the visits, is the gradient of the posterior."""
+    """Whether the average gradient over visits is that of the posterior."""
     return all(
         np.allclose(PROBABILITIES @ loaded.seen(x), loaded.of_posterior(x), rtol=1e-9)
         for x in loaded.positions
@@ -98,14 +98,14 @@ def agrees(loaded):
 
 @pytest.mark.parametrize("conducive", [False, True])
 def test_shards_add_up_to_the_posterior(loaded, conducive):
-    """By Σ f_s ∇ log p_s = ∇ log p, also for shards of other sizes that are visited more often."""
+    """By Σ f_s ∇ log p_s = ∇ log p, also for unequal sizes and visit probabilities."""
     terms = conducive_terms(loaded.surrogates(), PROBABILITIES) if conducive else None
     loaded.configure(terms or no_terms(loaded))
     assert agrees(loaded)
 
 
-def test_conducive_gradients_show_the_posterior_in_every_shard(regression):
-    """Where likelihoods are normal, what is seen in any shard is the gradient of the posterior."""
+def test_conducive_gradients_of_normal_likelihoods_are_exact(regression):
+    """With normal likelihoods, the gradient in any shard is that of the posterior."""
     x = regression.positions[0]
     regression.configure(no_terms(regression))
     alone = np.abs(regression.seen(x) - regression.of_posterior(x)).max(axis=1)
@@ -116,7 +116,7 @@ def test_conducive_gradients_show_the_posterior_in_every_shard(regression):
 
 
 def test_conducive_gradients_are_second_order_on_curved_spaces(loaded):
-    """Halving the distance to the centre divides what shards differ by by four or more."""
+    """Halving the distance to the center divides differences of shards by at least four."""
     loaded.configure(conducive_terms(loaded.surrogates(), PROBABILITIES))
     rng = np.random.default_rng(5)
     direction = rng.normal(size=loaded.center.size)
@@ -127,8 +127,8 @@ def test_conducive_gradients_are_second_order_on_curved_spaces(loaded):
     assert spreads[1] < spreads[0] / 3.5 or spreads[0] < 1e-8
 
 
-def test_scale_of_visits_left_out_is_found(regression):
-    """A mutant that counts each row once, however seldom its shard is visited."""
+def test_omitted_visit_probability_is_detected(regression):
+    """A mutant that weights each row by one, independent of the visit probability."""
     mutant = copy.copy(regression)
     job = cloudpickle.dumps(Job(mutant.model, mutant.spec, expands=True))
     mutant.shards = [ShardActor(job, shard, 1.0) for shard in sorted_regression()[1]]
@@ -136,16 +136,16 @@ def test_scale_of_visits_left_out_is_found(regression):
     assert not agrees(mutant)
 
 
-def test_surrogates_of_the_wrong_shards_are_found(regression):
-    """A mutant that gives each shard the term of its neighbour."""
+def test_surrogates_of_the_wrong_shards_are_detected(regression):
+    """A mutant that gives each shard the term of its neighbor."""
     terms = conducive_terms(regression.surrogates(), PROBABILITIES)
     regression.configure([*terms[1:], terms[0]])
     assert not agrees(regression)
 
 
 @pytest.mark.slow
-def test_state_holds_no_row_and_does_not_grow_with_them(regression):
-    """What travels is as long whatever the number of rows."""
+def test_state_contains_no_rows(regression):
+    """The size of the state does not depend on the number of rows."""
     lengths = []
     _, shards, *_ = sorted_regression()
     job = cloudpickle.dumps(Job(regression.model, regression.spec, expands=True))
@@ -161,8 +161,8 @@ def test_state_holds_no_row_and_does_not_grow_with_them(regression):
     assert abs(lengths[1] - lengths[0]) < 0.02 * lengths[0]
 
 
-def test_visits_do_not_depend_on_who_was_there_before(regression):
-    """The same state and seed give the same draws, bit for bit, after other visits too."""
+def test_visits_do_not_depend_on_earlier_visits(regression):
+    """The same state and seed give bit-identical draws, also after other visits."""
     shard = regression.shards[0]
     shard.configure(None, None, 40, 10)
     state, _ = shard.visit(shard.start_chain(regression.start, 1), 40, 2, shard=0, ends_tuning=True)
@@ -176,7 +176,7 @@ def test_visits_do_not_depend_on_who_was_there_before(regression):
 
 @pytest.mark.slow
 def test_kinks_that_hide_the_curvature_are_replaced_by_outer_products():
-    """The Hessian of a hinge loss is zero; what gradients of rows scatter by is near its curvature.
+    """The Hessian of a hinge loss is zero; the covariance of row gradients is near the curvature.
 
     Far away, where the gradient of no row changes, outer products are all there is.
     """

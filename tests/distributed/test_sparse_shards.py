@@ -1,4 +1,4 @@
-"""Sparse matrices in shards: the same log-likelihood as that of dense rows, and clear refusals."""
+"""Sparse matrices in shards: log-likelihood of dense rows, and errors."""
 
 import functools
 
@@ -74,7 +74,7 @@ def test_files_of_sparse_matrices_give_the_draws_of_matrices(tmp_path):
     ]  # fmt: skip
     np.testing.assert_array_equal(runs[0].posterior["beta"], runs[1].posterior["beta"])
     assert runs[0]["shards"]["n_rows"].values.tolist() == [60, 60]
-    # what is computed from rows is not here, where there are but those of the model
+    # variables that depend on rows are omitted
     assert set(runs[0].posterior.data_vars) == {"beta"}
 
 
@@ -88,7 +88,7 @@ def test_files_of_sparse_matrices_give_the_draws_of_matrices(tmp_path):
         ({"z": np.ones(30)}, r"names 'z', but the data containers are \['y', 'X'\]"),
     ],
 )
-def test_shards_that_do_not_fit_a_sparse_container_are_refused(change, message):
+def test_inconsistent_shards_of_a_sparse_container_raise(change, message):
     with pytest.raises(ValueError, match=message):
         pg.distributed.sample(
             sparse_model(), STEP, InlineClient(), shards=[rows_of(30, seed=1) | change], **QUIET
@@ -106,8 +106,8 @@ def test_dimensions_follow_the_rows_of_a_shard(coords):
     assert model["X_rows"].get_value().shape == (30, 2)
 
 
-def test_a_stated_number_of_rows_of_a_sparse_matrix_is_found():
-    """Also where no dense container is among the rows."""
+def test_total_size_of_a_sparse_matrix_raises():
+    """Also without dense containers."""
     with pm.Model() as model:
         X = pg.SparseData("X", sparse.csr_array(np.eye(3, D)))
         score = X @ pm.Normal("beta", shape=D)

@@ -1,10 +1,11 @@
-"""Topics of documents in shards: the posterior of all documents, which never travel."""
+"""Topics of documents in shards: the posterior of all documents."""
 
 import functools
 
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 from scipy import sparse
 
@@ -15,6 +16,7 @@ from pymc_geodesic.topics import lda, lda_gibbs
 from tests.distributed.inline import InlineClient
 from tests.grids import slow
 
+pytestmark = pytest.mark.usefixtures("interpreted")
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 SIZES = (20, 35, 25)
 OPTIONS = {
@@ -24,7 +26,7 @@ OPTIONS = {
 
 
 def unlike_parts(seed=1):
-    """Documents of one topic, in shards that have words of their own and are of other sizes."""
+    """Documents of one topic, in heterogeneous shards of unequal size."""
     rng = np.random.default_rng(seed)
     parts = []
     for size in SIZES:
@@ -35,7 +37,7 @@ def unlike_parts(seed=1):
 
 
 def sampled(client=None, kind=pg.SCIR, parts=None, **arguments):
-    """Draws of a model in which documents have the first of two topics, but for a millionth."""
+    """Draws of a model whose documents have the first of two topics with probability 1 − 10⁻⁶."""
     parts = unlike_parts() if parts is None else parts
     model = lda(parts[0][:2], 2, alpha=[1e4, 1e-4], beta=1.0)
     options = OPTIONS | {name: arguments.pop(name) for name in OPTIONS if name in arguments}
@@ -62,7 +64,8 @@ def is_exact(idata, parts):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    return sampled()
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        return sampled()
 
 
 @pytest.mark.parametrize(
@@ -72,8 +75,10 @@ def undisturbed():
         slow(pg.SGRLD, {"draws": 4000, "step_size": 1e-4, "n_steps": 4}),
     ],
 )
-def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, arguments, caplog):
-    """Where the topic of every word is known it is a Dirichlet law.
+def test_topics_of_heterogeneous_shards_have_the_posterior_of_all_documents(
+    kind, arguments, caplog
+):
+    """With known topics of all words the posterior is a Dirichlet distribution.
 
     Counts of labels of unlike shards have theirs in `test_sampling.py`, by default.
     """
@@ -85,7 +90,7 @@ def test_topics_of_unlike_shards_have_the_posterior_of_all_documents(kind, argum
 
 @pytest.mark.slow
 def test_mutant_that_counts_each_document_once(monkeypatch):
-    """However seldom its shard is visited; by default `test_shard_actor.py` counts rows once."""
+    """Independent of the visit probability; see `test_shard_actor.py` for rows."""
 
     def build(spec, model, total_size):
         return spec.step_class(model=model, total_size=total_size // len(SIZES), **spec.arguments)
@@ -94,30 +99,30 @@ def test_mutant_that_counts_each_document_once(monkeypatch):
     assert not is_exact(sampled(draws=800, tune=100), unlike_parts())
 
 
-def test_unlike_documents_are_warned_of(caplog):
-    told = sampled(visit=25)["shards"].attrs["variance_inflation"]
-    assert told > 1
+def test_heterogeneous_documents_warn(caplog):
+    inflation = sampled(visit=25)["shards"].attrs["variance_inflation"]
+    assert inflation > 1
     assert "The documents of different shards imply topics that are" in caplog.text
-    assert f"increases the variance of the draws by {100 * told:.0f} %" in caplog.text
+    assert f"increases the variance of the draws by {100 * inflation:.0f} %" in caplog.text
 
 
 @pytest.mark.slow
-def test_widening_by_long_visits_is_foretold_and_warned_of(caplog):
-    """Shuffled blocks of rows widen the law of SCIR alike, and so it is known by how much."""
+def test_variance_inflation_by_long_visits_is_predicted(caplog):
+    """Minibatches inflate the variance of SCIR in the same way, which predicts the inflation."""
     idata = sampled(draws=4000, tune=100, visit=25)
-    told = idata["shards"].attrs["variance_inflation"]
-    assert told > 1
+    inflation = idata["shards"].attrs["variance_inflation"]
+    assert inflation > 1
     shape = 1.0 + sum(part.sum(axis=0) for part in unlike_parts())
     mean = shape / shape.sum()
     exact = mean * (1.0 - mean) / (shape.sum() + 1.0)
     found = idata.posterior["topics"].values[:, :, 0].var(axis=(0, 1))
-    assert 0.6 < (found.sum() / exact.sum() - 1.0) / told < 1.6
+    assert 0.6 < (found.sum() / exact.sum() - 1.0) / inflation < 1.6
     assert "The documents of different shards imply topics that are" in caplog.text
-    assert f"increases the variance of the draws by {100 * told:.0f} %" in caplog.text
+    assert f"increases the variance of the draws by {100 * inflation:.0f} %" in caplog.text
 
 
 @pytest.mark.slow
-def test_shards_that_are_copies_are_not_unlike(caplog):
+def test_identical_shards_do_not_warn(caplog):
     parts = [unlike_parts()[1]] * 3
     idata = sampled(parts=parts, visit=10)
     assert idata["shards"]["shift"].max() < 0.5
@@ -127,7 +132,7 @@ def test_shards_that_are_copies_are_not_unlike(caplog):
 
 @pytest.mark.slow
 def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
-    """So they are when workers are lost, by default; those of rows are in `test_sampling.py`."""
+    """See `test_sampling.py` for rows."""
     for workers in (2, 3):
         other = sampled(InlineClient(workers))
         np.testing.assert_array_equal(other.posterior["topics"], undisturbed.posterior["topics"])
@@ -138,7 +143,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
 @pytest.mark.parametrize(
     ("method", "number"), [slow("configure", 1), ("visit", 7), slow("topic_drift", 1)]
 )
-def test_lost_workers_change_no_draw(undisturbed, method, number):
+def test_lost_workers_do_not_change_draws(undisturbed, method, number):
     client = InlineClient(2, lose={("inline://0", method): number})
     idata = sampled(client)
     assert client.workers == ["inline://1"]
@@ -148,7 +153,7 @@ def test_lost_workers_change_no_draw(undisturbed, method, number):
 
 
 def test_result(undisturbed):
-    """Chains begin at topics of their own, each draw is in another shard, θ is not there."""
+    """Chains have different initial topics, each draw has another shard, θ is omitted."""
     assert dict(undisturbed.posterior.sizes) == {"chain": 2, "draw": 20, "topic": 2, "word": 5}
     stats = undisturbed.sample_stats
     assert (stats["shard"].values[:, 1:] != stats["shard"].values[:, :-1]).any()
@@ -160,8 +165,8 @@ def test_result(undisturbed):
 
 
 @pytest.mark.slow
-def test_a_step_method_draws():
-    """Made in the model, whose documents are enough for a minibatch.
+def test_step_method_of_the_model():
+    """Constructed in the model, which has the documents of a minibatch.
 
     `test_sampling.py` has it for rows, by default.
     """
@@ -224,7 +229,7 @@ def loaded_shard(documents, **options):
 
 
 @pytest.mark.slow
-def test_state_is_as_long_whatever_the_number_of_documents():
+def test_state_size_does_not_depend_on_the_number_of_documents():
     lengths = []
     for n in (10, 400):
         shard, start = loaded_shard(two_topics(n))
@@ -244,12 +249,12 @@ def same_after_other_visits():
     return all(np.array_equal(first[1].values[name], again[1].values[name]) for name in first[1][0])
 
 
-def test_documents_begin_anew_in_every_visit():
+def test_documents_restart_in_every_visit():
     assert same_after_other_visits()
 
 
-def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
-    """Draws would depend on which worker has a shard, and on lost ones."""
+def test_mutant_that_keeps_proportions_between_visits(monkeypatch):
+    """Draws would depend on workers and their losses."""
 
     def go_on(step, point):
         point = dict(point)
@@ -264,7 +269,7 @@ def test_mutant_that_goes_on_with_the_proportions_of_other_visits(monkeypatch):
 
 
 def documents_of_six_visits():
-    """Which of thirty documents a chain sees, five a visit, while another one comes between."""
+    """Documents of a chain, five of thirty per visit, with another chain in between."""
     shard, start = loaded_shard(two_topics(30), n_steps=1)
     source, seen = shard._step.estimator.source, []
     next_starts = source.next_starts
@@ -288,7 +293,7 @@ def test_mutant_whose_minibatch_order_restarts_leaves_documents_out(monkeypatch)
 
 
 @pytest.mark.slow
-def test_what_depends_on_proportions_is_left_out():
+def test_variables_that_depend_on_proportions_are_omitted():
     with lda(np.ones((2, 4)), 2, alpha=0.5, beta=0.5) as model:
         pm.Deterministic("mean_theta", model["theta"].mean(axis=0))
         pm.Deterministic("first", model["topics"][0, 0])
@@ -302,7 +307,7 @@ def test_what_depends_on_proportions_is_left_out():
 
 
 @pytest.mark.parametrize("kept_as", ["name", "names", "variable", "value"])
-def test_local_variables_travel_by_name(kept_as):
+def test_local_variables_are_serialized_by_name(kept_as):
     model = lda(np.ones((2, 4)), 2)
     theta = model["theta"]
     local = {
@@ -325,7 +330,7 @@ def test_local_variables_travel_by_name(kept_as):
         (pg.SGGMC, {}, False, r"local=\['theta'\] has one value per row, .* SCIR or SGRLD"),
     ],
 )
-def test_what_is_not_available_is_refused(kind, options, conducive, message):
+def test_unavailable_options_raise(kind, options, conducive, message):
     counts = sparse.csr_array(np.ones((4, 3)))
     arguments = {"local": ["theta"], "minibatch": ["counts"], "batch_size": 2} | options
     with pytest.raises(ValueError, match=message):

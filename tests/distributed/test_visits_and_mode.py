@@ -10,7 +10,7 @@ from pymc_geodesic.distributed.visits import VisitSchedule
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
 
 
-def test_every_shard_comes_once_in_a_cycle_and_chains_are_apart():
+def test_cycles_visit_every_shard_and_chains_are_offset():
     schedule = VisitSchedule(6, 3, tune=0, draws=120, visit=10, seed=1)
     visits = np.array([[visit.shard for visit in schedule.visits(chain)] for chain in range(3)])
     for cycle in (visits[:, :6], visits[:, 6:]):
@@ -25,7 +25,7 @@ def test_shards_are_drawn_with_their_probabilities():
     assert stats.chisquare(counts, 4000 * probabilities).pvalue > 1e-3
 
 
-def test_tuning_ends_where_it_should():
+def test_tuning_ends_at_the_right_draw():
     visits = VisitSchedule(3, 2, tune=55, draws=40, visit=7, seed=1).visits(1)
     ends = [i for i, visit in enumerate(visits) if visit.ends_tuning]
     assert len(ends) == 1
@@ -34,8 +34,8 @@ def test_tuning_ends_where_it_should():
     assert [visit.number for visit in visits] == list(range(len(visits)))
 
 
-def test_curvature_of_a_sphere_counts():
-    """A von Mises–Fisher density κ μ·x has the precision κ along the sphere, and none across."""
+def test_hessian_includes_the_curvature_of_the_sphere():
+    """A von Mises–Fisher density κ μ·x has precision κ in tangent directions."""
     product = Product([("mu", Sphere(3), 1)])
     pole, kappa = np.array([0.0, 0.6, 0.8]), 50.0
     expansion = Expansion(0.0, kappa * pole, np.zeros((3, 3)))
@@ -66,9 +66,9 @@ def test_mode_of_a_normal_density_and_a_direction_is_found():
 
 
 def test_shift_is_that_of_the_mean():
-    """Two normal densities, one sd of their mixture's mean to the left and to the right."""
+    """Two normal densities shifted by one sd of the posterior to the left and to the right."""
     covariance = np.array([[4.0, 0.0], [0.0, 0.25]])
-    places = np.random.default_rng(1).normal(size=(5, 2))
+    points = np.random.default_rng(1).normal(size=(5, 2))
     means = np.array([[2.0, 0.0], [-2.0, 0.0]])
-    gradients = -(places - means[:, None]) @ np.linalg.inv(covariance)
+    gradients = -(points - means[:, None]) @ np.linalg.inv(covariance)
     np.testing.assert_allclose(gradient_shifts(gradients, [0.5, 0.5], covariance), [1.0, 1.0])

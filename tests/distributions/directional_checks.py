@@ -1,4 +1,4 @@
-"""What the tests of distributions around a mean direction share."""
+"""Quadrature and draws for tests of distributions around a mean direction."""
 
 from functools import cache
 

@@ -37,7 +37,7 @@ def test_density_integrates_to_one(name):
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize("mode", [slow("FAST_COMPILE"), None])
 def test_draws_have_the_moments_of_the_density(name, mode):
-    """The density is a closed form, the draws are normal vectors: nothing is shared."""
+    """The density has a closed form, the draws are normal vectors: independent implementations."""
     draws = pm.draw(FAMILY[name](size=40_000), random_seed=7, mode=mode)
     np.testing.assert_allclose(np.linalg.norm(draws, axis=-1), 1.0, rtol=1e-13)
     x, weight = sphere()
@@ -49,7 +49,7 @@ def test_draws_have_the_moments_of_the_density(name, mode):
         assert np.max(np.abs(found.mean(axis=0) - mass @ statistic(x)) / error) < 5
 
 
-def test_the_angle_of_a_circular_angular_central_gaussian():
+def test_angle_of_a_circular_angular_central_gaussian():
     """2θ is wrapped Cauchy (Mardia and Jupp, section 3.5.7)."""
     case = AngularCentralGaussian.dist(np.diag([4.0, 1.0]), size=20_000)
     x = pm.draw(case, random_seed=7, mode="FAST_COMPILE")
@@ -57,7 +57,7 @@ def test_the_angle_of_a_circular_angular_central_gaussian():
     assert stats.kstest(2.0 * x[:, 1] / x[:, 0], stats.cauchy.cdf).pvalue > 1e-4
 
 
-def test_angular_central_gaussian_by_its_formula():
+def test_angular_central_gaussian_against_its_formula():
     x = np.array([0.6, 0.0, 0.8])
     expected = -np.log(4 * np.pi) - 0.5 * np.log(np.linalg.det(COV))
     expected -= 1.5 * np.log(x @ np.linalg.solve(COV, x))
@@ -100,7 +100,7 @@ def test_a_model_starts_on_the_sphere():
 
 
 @pytest.mark.parametrize("cov", [np.diag([1.0, 0.0]), np.diag([1.0, -1.0]), [[1.0, 0.5], [0, 1.0]]])
-def test_covariances_that_are_none_are_refused(cov):
+def test_invalid_covariances_raise(cov):
     x = AngularCentralGaussian.dist(cov)
     with pytest.raises(ParameterValueError, match="cov is symmetric and positive definite"):
         evaluate(pm.logp(x, [1.0, 0.0]))
@@ -108,7 +108,7 @@ def test_covariances_that_are_none_are_refused(cov):
         pm.draw(x, mode="FAST_COMPILE")
 
 
-def test_a_vector_is_no_covariance():
+def test_vector_as_covariance_raises():
     with pytest.raises(ValueError, match="cov of AngularCentralGaussian must be a square"):
         AngularCentralGaussian.dist(np.ones(3))
 
@@ -118,7 +118,7 @@ GAMMA = np.array([-0.7, 1.2])
 
 
 def covariance(mu, gamma):
-    """V by Paine, Preston, Tsagris and Wood, letter by letter."""
+    """V by the formulas of Paine, Preston, Tsagris and Wood."""
     radius = np.hypot(mu[1], mu[2])
     xi1 = np.array([-(radius**2), mu[0] * mu[1], mu[0] * mu[2]]) / radius / np.linalg.norm(mu)
     xi2 = np.array([0.0, -mu[2], mu[1]]) / radius
@@ -129,9 +129,9 @@ def covariance(mu, gamma):
     return np.linalg.inv(inverse)
 
 
-@pytest.mark.parametrize(("length", "excess"), cross([1.0, 0.01, 20.0], [1.0, 0.0, 10.0]))
-def test_it_is_the_projected_normal_distribution_of_the_covariance(length, excess):
-    x, mu, gamma = unit_vectors(50, 3), length * MU, excess * GAMMA
+@pytest.mark.parametrize(("length", "eccentricity"), cross([1.0, 0.01, 20.0], [1.0, 0.0, 10.0]))
+def test_esag_is_a_projected_normal_distribution(length, eccentricity):
+    x, mu, gamma = unit_vectors(50, 3), length * MU, eccentricity * GAMMA
     found = log_density(ESAG.dist(mu, gamma), x)
     expected = log_density(ProjectedNormal.dist(mu, covariance(mu, gamma)), x)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10)
@@ -146,7 +146,7 @@ def test_total_mass(mu):
     assert density @ weight == pytest.approx(1.0, abs=1e-9)
 
 
-def test_extreme_parameters_keep_their_digits():
+def test_accuracy_at_extreme_parameters():
     """Near the mean it is normal in the tangent plane, with variance V / ‖μ‖² there."""
     mu, gamma = np.array([0.0, 0.0, 1e6]), np.array([1e4, 0.0])
     sizes = np.array([0.3e-8, -0.5e-4])  # along ξ₁ = −e₁ and ξ₂ = −e₂
@@ -169,13 +169,13 @@ def test_gradients(mu):
     slopes = central_differences(lambda v: function(mu, v)[0], GAMMA)
     np.testing.assert_allclose(in_shape, slopes, rtol=1e-6, atol=1e-6)
     assert np.isfinite(in_mean).all()
-    if mu.any():  # at zero the axes turn with the direction from which it is approached
+    if mu.any():  # at zero the axes depend on the direction of the limit
         slopes = central_differences(lambda v: function(v, GAMMA)[0], mu)
         np.testing.assert_allclose(in_mean, slopes, rtol=1e-6, atol=1e-6)
 
 
 def test_gradients_are_finite_on_the_axes():
-    """At the mean itself, opposite to it, and with the mean at the pole of its own axes."""
+    """At the mean, opposite to it, and with the mean at the pole of the axes."""
     mean, shape = pt.dvector("mean"), pt.dvector("shape")
     x = pt.dvector("x")
     function = pytensor.function(
@@ -235,7 +235,7 @@ def test_support_point_is_the_direction_of_the_mean():
         assert_support_point_is_expected(model, [[[1, 0, 0], [0, 0.6, 0.8]]] * 2)
 
 
-def test_bad_parameters_are_named():
+def test_invalid_parameters_raise():
     x = np.array([0.6, 0.8, 0.0])
     with pytest.raises(ParameterValueError, match="mu and gamma of ESAG are finite"):
         log_density(ESAG.dist([np.inf, 0.0, 0.0], GAMMA), x)

@@ -11,7 +11,7 @@ from tests.grids import by_default, slow
 from tests.processes import in_its_own_process
 
 BY_DEFAULT = ("Watson", "Kent", "FisherBingham", "MatrixAngularCentralGaussian")
-"""Those with functions of their own for JAX, or for which it needed static shapes."""
+"""Distributions with JAX functions of their own, or for which JAX needs static shapes."""
 
 NO_DISTRIBUTIONS = {"rotation_to", "circular_link"}
 

@@ -63,13 +63,13 @@ def test_density_period_and_mean(case):
         assert np.exp(found).mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-12)
 
 
-def test_the_periodic_distribution_is_that_of_pymc_within_its_bounds():
+def test_periodic_von_mises_equals_pymc_within_its_bounds():
     here = log_density(PeriodicVonMises.dist(0.4, 3.0), GRID)
     np.testing.assert_allclose(here, log_density(pm.VonMises.dist(0.4, 3.0), GRID), rtol=1e-6)
     assert log_density(pm.VonMises.dist(0.4, 3.0), 4.0) == -np.inf
 
 
-def test_tails_of_the_cauchy_distribution_keep_their_digits():
+def test_accuracy_in_the_tails_of_the_cauchy_distribution():
     away = 2e-10
     found = log_density(WrappedCauchy.dist(0.0, 1.0 - 1e-10), away)
     assert found == pytest.approx(np.log(2e-10 / (1e-20 + away**2) / (2 * np.pi)), rel=1e-7)
@@ -108,13 +108,13 @@ def test_draws_have_the_distribution(case, backend):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_draws_refuse_bad_parameters(case, backend):
+def test_invalid_parameters_of_draws_raise(case, backend):
     draw = numpy_draws(case[1]) if backend == "numpy" else numba_draws(case[0])
     with pytest.raises(ValueError, match="at least 0"):
         draw(1, 2, 0.0, -1.0)
 
 
-def test_life_in_a_model(case):
+def test_model_integration(case):
     distribution, _, logp, _, _ = case
     x = np.array([0.3, 4.0, -7.0])
     with pm.Model(coords={"day": range(3)}) as model:
@@ -139,7 +139,7 @@ def test_support_point_is_the_mean(case):
         assert_support_point_is_expected(model, [[1.0, 7.0 - 2 * np.pi]] * 2)
 
 
-def test_bad_parameters_are_named(case):
+def test_invalid_parameters_raise(case):
     name = case[0].__name__
     for mu, number in ((np.nan, 0.5), (0.0, -0.1)):
         with pytest.raises(ParameterValueError, match=f"mu of {name} is finite"):
@@ -153,24 +153,26 @@ def test_wrapped_angles():
     np.testing.assert_allclose(wrap_angles(angles), [np.pi, np.pi, np.pi, -0.5, 6.0 - 2 * np.pi])
 
 
-def test_link_wraps_the_line_once():
+def test_link_maps_the_line_once_around_the_circle():
     eta = np.array([-np.inf, -1.0, 0.0, 1.0, np.inf])
     expected = 0.3 + np.array([-np.pi, -np.pi / 2, 0.0, np.pi / 2, np.pi])
     np.testing.assert_allclose(evaluate(circular_link(eta, 0.3)), expected)
 
 
-def test_a_number_keeps_its_digits_in_the_link():
+def test_accuracy_of_the_link():
     assert evaluate(circular_link(0.5, 0.25)) == pytest.approx(
         0.25 + 2.0 * np.arctan(0.5), rel=1e-15
     )
 
 
 @pytest.mark.parametrize("as_data", [False, True], ids=["array", "pm.Data"])
-def test_degrees_are_noticed(as_data):
+def test_angles_in_degrees_warn(as_data):
     degrees = np.array([10.0, 350.0, np.nan])[: 2 if as_data else 3]
     with pm.Model(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ImputationWarning)
-        with pytest.warns(UserWarning, match=r"angles of 'wind' go to 350.*np\.deg2rad"):
+        with pytest.warns(
+            UserWarning, match=r"angles of 'wind' have absolute values up to 350.*np\.deg2rad"
+        ):
             WrappedCauchy("wind", 0.0, 0.5, observed=pm.Data("x", degrees) if as_data else degrees)
         PeriodicVonMises("calm", 0.0, 1.0, observed=np.deg2rad(degrees))
         PeriodicVonMises("none", 0.0, 1.0, observed=np.zeros(0))

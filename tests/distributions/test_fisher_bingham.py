@@ -1,4 +1,4 @@
-"""Watson, Bingham, Kent and Fisher–Bingham: densities, draws, life in a PyMC model."""
+"""Watson, Bingham, Kent and Fisher–Bingham: densities, draws, model integration."""
 
 import inspect
 
@@ -109,7 +109,7 @@ def test_batched_parameters_equal_a_loop():
 
 
 def test_gradients_in_all_parameters():
-    """Against differences of the log-density itself; A moves symmetrically."""
+    """Against finite differences of the log-density with symmetric changes of A."""
     mu, kappa, beta = pt.dvector("mu"), pt.dscalar("kappa"), pt.dscalar("beta")
     matrix, major = pt.dmatrix("A"), pt.dvector("major")
     inputs = [mu, major, kappa, beta, matrix]
@@ -209,7 +209,7 @@ def test_draws_have_the_exact_distribution(backend, name, request):
         (np.diag(np.linspace(-30.0, 30.0, 12)), np.ones(12)),
     ],
 )
-def test_draws_far_from_the_usual(matrix, vector):
+def test_draws_with_extreme_parameters(matrix, vector):
     x = draw_fisher_bingham(np.random.default_rng(7), matrix, vector, (20_000,))
     assert worst_z(x, matrix, np.array(vector)) < 5
 
@@ -238,19 +238,19 @@ def test_watson_draws_in_many_dimensions(kappa):
         ("> 1.0) == (along > 0.0)", "> 1.0) == (along < 0.0)"),
     ],
 )
-def test_draws_that_are_wrong_are_found_out(edit):
+def test_mutants_of_draws_are_detected(edit):
     source = inspect.getsource(fisher_bingham_draws.fill_from_envelope.py_func)
     assert source.count(edit[0]) == 1
     space = dict(vars(fisher_bingham_draws))
     exec(source.replace("@compiled", "").replace(*edit), space)
     fill = njit(space["fill_from_envelope"])
-    values, pulls = np.array([2.0, 9.0, -15.0]), np.array([11.0, 0.0, 3.0])
-    distance, point = fisher_bingham_draws.envelope(values, pulls)
+    values, slopes = np.array([2.0, 9.0, -15.0]), np.array([11.0, 0.0, 3.0])
+    distance, point = fisher_bingham_draws.envelope(values, slopes)
     x = np.empty((20_000, 3))
     rng = np.random.default_rng(7)
     for row in x:
-        fill(rng, values, pulls, distance, point, row)
-    assert worst_z(x, np.diag(values), pulls) > 10
+        fill(rng, values, slopes, distance, point, row)
+    assert worst_z(x, np.diag(values), slopes) > 10
 
 
 def test_rows_have_their_own_parameters():
@@ -262,7 +262,7 @@ def test_rows_have_their_own_parameters():
     np.testing.assert_allclose(np.abs(np.sum(x * mu, axis=-1)), 1.0, atol=1e-6)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", FAMILY)
@@ -277,7 +277,7 @@ def test_shapes(name):
 
 
 @pytest.mark.parametrize("name", FAMILY)
-def test_the_support_point_is_as_likely_as_any_draw(name):
+def test_support_point_is_a_mode(name):
     make, matrix, vector = FAMILY[name]
     x = make()
     point = pm.distributions.distribution.support_point(x)
@@ -292,7 +292,7 @@ def test_the_support_point_is_as_likely_as_any_draw(name):
     assert repeated.shape == (2, 4, 3)
 
 
-def test_a_model_knows_its_variables():
+def test_variables_of_a_model():
     with pm.Model(coords={"axis": list("xyz"), "day": range(2)}) as model:
         Watson("w", MU, 2.0, dims=("day", "axis"))
         Bingham("b", A, dims=("day", "axis"))
@@ -335,7 +335,7 @@ SKEW = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
         (lambda: Kent.dist(MU, MU, 2.0, 0.5), "orthogonal unit vectors", "orthogonal to mu"),
     ],
 )
-def test_bad_parameters_are_named(make, in_density, in_draw):
+def test_invalid_parameters_raise(make, in_density, in_draw):
     with pytest.raises(ParameterValueError, match=in_density):
         evaluate(pm.logp(make(), MU))
     with pytest.raises(ValueError, match=in_draw):
@@ -371,12 +371,12 @@ def test_bad_parameters_are_named(make, in_density, in_draw):
         (lambda: Kent.dist(MU, MAJOR, kappa=2.0), TypeError, "kappa and beta"),
     ],
 )
-def test_bad_shapes_are_named(make, error, message):
+def test_invalid_shapes_raise(make, error, message):
     with pytest.raises(error, match=message):
         make()
 
 
-def test_data_and_values_off_the_sphere_are_refused():
+def test_data_and_values_off_the_sphere_raise():
     with pm.Model(), pytest.raises(ValueError, match="'wind' must be unit vectors"):
         Bingham("wind", A, observed=np.eye(3) * 2)
     assert evaluate(pm.logp(Kent.dist(MU, MAJOR, 2.0, 0.5), 1.01 * MU)) == -np.inf

@@ -16,7 +16,7 @@ def log_sphere_area(dim):
 
 @pytest.mark.parametrize(("n", "p"), [(1, 1), (2, 1), (2, 2), (3, 3), (5, 2), (40, 1), (100, 20)])
 def test_the_volume_is_a_product_of_spheres(n, p):
-    """Column after column on smaller spheres; each rotation of two columns is longer by √2."""
+    """A product over columns on spheres; each rotation of two columns has a factor √2."""
     expected = sum(log_sphere_area(n - r) for r in range(p)) + p * (p - 1) / 4 * np.log(2)
     volume = log_stiefel_volume(n, p).eval(mode="FAST_COMPILE")
     assert volume == pytest.approx(expected, rel=1e-13)
@@ -30,8 +30,8 @@ def draws():
     return pm.draw(frames, random_seed=1, mode="FAST_COMPILE")
 
 
-def test_machine_code_draws_the_same():
-    """Also of square matrices, where little of the last column is left across those before it."""
+def test_compiled_draws_agree_with_numpy():
+    """Including square matrices, whose last column is determined by the others."""
     frames = [UniformStiefel.dist(shape=(200, *size)) for size in ((4, 3), (6, 6))]
     modes = ("NUMBA", "FAST_COMPILE")
     for compiled, interpreted in zip(
@@ -78,7 +78,7 @@ def test_draws_do_not_change_under_rotation(draws):
     assert np.abs(z_scores(products, expected)).max() < 5
 
 
-def test_the_moments_notice_a_factor_without_the_sign_fix():
+def test_moments_detect_a_factor_without_the_sign_correction():
     gaussian = np.random.default_rng(3).standard_normal((20_000, 4, 3))
     assert np.abs(z_scores(np.linalg.qr(gaussian).Q, 0)).max() > 20
 
@@ -108,7 +108,7 @@ def test_the_density_is_one_over_the_volume_for_each_matrix(model):
     np.testing.assert_allclose(of_q, -volumes[1])
 
 
-def test_the_model_survives_pickling(model):
+def test_model_can_be_pickled(model):
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     point = model.initial_point()
     log_densities = [m.compile_logp(mode="FAST_COMPILE")(point) for m in (model, copy)]
@@ -128,7 +128,7 @@ def test_off_the_manifold_the_density_is_zero():
         (None, TypeError, "needs the shape of its matrices"),
     ],
 )
-def test_a_wrong_shape_is_refused(shape, error, message):
+def test_invalid_shapes_raise(shape, error, message):
     with pytest.raises(error, match=message):
         UniformStiefel.dist(shape=shape)
 

@@ -1,4 +1,4 @@
-"""The hinge pseudo-likelihoods: values, subgradients, draws, life in a PyMC model."""
+"""The hinge pseudo-likelihoods: values, subgradients, draws, model integration."""
 
 from typing import ClassVar
 
@@ -19,7 +19,7 @@ from tests.grids import slow
 
 MODES = ["NUMBA", slow("CVM"), slow("JAX")]
 SCORES = np.array([[1.0, 1.0, 1.0], [0.0, 0.0, -2.0], [3.0, 3.0, 4.0], [2.0, 2.0, -1.0]])
-"""Rows with ties: of all, of label and rival, of two rivals at the kink, of label and rival."""
+"""Rows with ties: of all scores, of label and rival, and of two rivals at the kink."""
 
 
 def evaluate(variable, **kwargs):
@@ -119,7 +119,7 @@ def test_binary_gradient_also_at_the_kink(mode):
     if mode == "JAX":
         pytest.importorskip("jax")
     y = np.array([1, 1, 1, -1, -1, -1])
-    s = y * np.array([0.2, 0.5, 0.7, 0.2, 0.5, 0.7])  # before, at and behind the kink
+    s = y * np.array([0.2, 0.5, 0.7, 0.2, 0.5, 0.7])  # below, at and above the kink
     gradient = compile_gradient(Hinge, s.shape, y, mode, cost=3.0, margin=0.5)
     np.testing.assert_array_equal(gradient(s), [3.0, 0.0, 0.0, -3.0, 0.0, 0.0])
 
@@ -139,15 +139,15 @@ def test_multiclass_gradient_at_ties_is_a_subgradient(mode):
             here = multiclass_loss(label, s, 2.0, 1.0)
             there = multiclass_loss(label, s + directions, 2.0, 1.0)
             assert np.all(there >= here + directions @ g - 1e-12)
-            # The weights of the rivals are those of a convex combination.
+            # The weights of the rivals form a convex combination.
             rivals = np.delete(g, label)
             assert np.all(rivals >= 0)
             assert rivals.sum() == -g[label]
             assert g[label] == (-2.0 if here > 0 else 0.0)
 
 
-def test_the_gradient_of_a_maximum_is_no_subgradient_at_ties():
-    """What the choice of one rival is for: the test above finds the obvious formula out."""
+def test_gradient_of_a_maximum_is_not_a_subgradient_at_ties():
+    """The test above detects the gradient of a maximum, hence the choice of one rival."""
     s = pt.dvector("s")
     loss = pt.maximum(0.0, 1.0 + pt.max(s[1:]) - s[0])
     gradient = evaluate(pt.grad(loss, s), inputs_to_values={s: np.ones(3)})
@@ -185,7 +185,7 @@ def compiled_draws(request):
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.4, 3.0, 1e4])
-def test_draws_have_the_normalised_probabilities(compiled_draws, cost):
+def test_draws_have_the_normalized_probabilities(compiled_draws, cost):
     score, scores, n = np.array([-3.0, -0.5, 0.0, 0.3]), np.array([0.5, 0.9, -0.3, 0.9]), 40_000
     signs, labels = compiled_draws(score, scores, cost, n)
     assert set(np.unique(signs)) <= {-1, 1}
@@ -213,7 +213,7 @@ def test_probabilities_in_numpy_are_those_of_the_log_density():
     np.testing.assert_allclose(probability_of_plus_one(s, 1.3, 0.6), expected, rtol=1e-12)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -257,13 +257,13 @@ def test_minibatch_and_pickle(data):
     assert logp({"w": np.zeros(2)}) == pytest.approx(-60.0)
 
 
-def test_minibatch_of_integers_is_refused_with_a_remedy(data):
+def test_minibatch_of_integers_raises(data):
     X, y = data
     with pm.Model():
         batch, labels = pm.Minibatch(X, y, batch_size=6)
         with pytest.raises(TypeError, match=r"of 'label' to it as y.astype\(float\)"):
             Hinge("label", batch @ np.ones(2), observed=labels, total_size=60)
-        with pytest.raises(TypeError):  # what the check is for
+        with pytest.raises(TypeError):  # the reason for the check
             pm.Bernoulli("other", 0.5, observed=labels, total_size=60)
 
 
@@ -304,7 +304,7 @@ def test_multiclass_model_with_dims():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_support_points_are_the_labels_that_are_most_likely():
+def test_support_points_are_the_most_probable_labels():
     for distribution, score, size, expected in [
         (Hinge, [-1.0, 2.0], None, [-1, 1]),
         (Hinge, 0.5, (2,), [1, 1]),
@@ -327,7 +327,7 @@ def test_single_precision():
             assert evaluate(density) == -0.75
 
 
-# Refusals -------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_observed_classes_are_checked(labels, message):
         ((6, 1), (6,), r"a column of scores becomes a vector by scores\[:, 0\]"),
     ],
 )
-def test_labels_and_scores_of_different_shapes_are_named(container, scores, labels, remedy):
+def test_labels_and_scores_of_different_shapes_raise(container, scores, labels, remedy):
     with pm.Model():
         X = pm.Data("X", np.ones((6, 2)))
         score = X @ pm.Normal("w", shape=(2, *scores[1:]))
@@ -419,14 +419,14 @@ def test_data_containers_are_checked_too(data):
         make_model(X, (y + 1) // 2)
 
 
-def test_one_score_is_not_enough():
+def test_single_score_raises():
     with pytest.raises(ValueError, match=r"at least two classes .* use Hinge"):
         MulticlassHinge.dist(np.zeros((5, 1)))
 
 
 @pytest.mark.parametrize("argument", ["cost", "margin"])
-def test_a_loss_that_is_sampled_warns(argument):
-    """Without its normaliser the pseudo-likelihood is largest where there is no loss."""
+def test_random_cost_or_margin_warns(argument):
+    """Without a normalizing constant the pseudo-likelihood is largest at zero loss."""
     with pm.Model():
         free = pm.HalfNormal("free")
         score = pm.Normal("w") * np.array([1.0, -2.0])

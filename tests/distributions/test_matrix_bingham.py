@@ -1,4 +1,4 @@
-"""Matrix Bingham and matrix angular central Gaussian: densities, exact draws, life in a model."""
+"""Matrix Bingham and matrix angular central Gaussian: densities, exact draws, model integration."""
 
 import numpy as np
 import pymc as pm
@@ -29,7 +29,7 @@ COV = np.array([[4.0, 1.5, 0.0], [1.5, 1.0, 0.2], [0.0, 0.2, 0.3]])
 
 
 def statistics(frames):
-    """Products of all entries: columns are axes, so that the entries themselves have mean zero."""
+    """Products of all entries: columns are axes, so that the entries have mean zero."""
     flat = frames.reshape(len(frames), -1)
     i, j = np.triu_indices(flat.shape[1])
     return flat[:, i] * flat[:, j]
@@ -55,7 +55,7 @@ CASES = {
 
 
 SOME_CASES = by_default(["3 × 2, order and sign of b", "2 × 2", "no weights"], of=CASES)
-"""A density of each set of frames, with weights of both signs, and without any."""
+"""Parameters for each set of frames, with weights of both signs, and zero weights."""
 
 
 @pytest.mark.parametrize("case", SOME_CASES)
@@ -69,7 +69,7 @@ def test_draws_have_the_moments_of_the_density(case):
     assert largest_z(sample, frames, exponent) < 5
 
 
-def test_the_moments_notice_proposals_that_are_all_accepted(monkeypatch):
+def test_moments_detect_a_missing_rejection_step(monkeypatch):
     def generous(a, b):
         return matrix_bingham.Envelope(1.0, -1e9, 0.0)
 
@@ -82,7 +82,7 @@ def test_the_moments_notice_proposals_that_are_all_accepted(monkeypatch):
 
 @pytest.mark.parametrize("n", [3, 5])
 def test_the_envelope_is_above_the_density(n):
-    """At random frames, and at those of eigenvectors, where it is nearly reached."""
+    """At random frames, and at frames of eigenvectors, where the bound is nearly attained."""
     rng = np.random.default_rng(1)
     a = np.sort(rng.normal(size=n))[::-1] * 4.0
     frames = np.linalg.qr(rng.normal(size=(5000, n, 2)))[0]
@@ -108,8 +108,8 @@ def test_one_column_is_bingham():
         assert stats.ks_2samp((sample @ direction) ** 2, (bingham @ direction) ** 2).pvalue > 1e-4
 
 
-def test_two_columns_of_three_dimensions_leave_a_bingham_axis():
-    """Equal b: tr XᵀAX = tr A − yᵀAy for the axis y across both columns."""
+def test_two_columns_in_three_dimensions_are_a_bingham_axis():
+    """Equal b: tr XᵀAX = tr A − yᵀAy for the axis y orthogonal to both columns."""
     sample = draw_matrix_bingham(np.random.default_rng(1), A3, [2.0, 2.0], (4000,))
     across = np.cross(sample[..., 0], sample[..., 1])
     axes = pm.draw(Bingham.dist(-2.0 * A3, size=4000), random_seed=3, mode="FAST_COMPILE")
@@ -141,7 +141,7 @@ def test_the_density_of_more_rows_is_the_trace_over_the_volume():
 
 @pytest.mark.parametrize("ties", [slow(False), True])
 def test_gradients_are_away_from_the_mean(ties):
-    """Of a statistic at the frame less its mean, at equal eigenvalues and weights too."""
+    """The gradient is a statistic minus its mean, also for equal eigenvalues and weights."""
     A, weights = (np.diag([2.0, 2.0, 0.5]), np.ones(2)) if ties else (A3, np.array([2.0, -1.0]))
     matrix, b = pt.tensor("matrix", shape=(3, 3)), pt.tensor("b", shape=(2,))
     frames, measure = frames_by_quadrature()
@@ -190,14 +190,14 @@ def test_pm_draw_is_the_same_sampler():
     assert largest_z(sample, frames, exponent) < 5
 
 
-def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
+def test_infeasible_draws_raise(monkeypatch):
     monkeypatch.setattr(matrix_bingham, "MAX_PROPOSALS", 5000)
     A = np.diag(1e5 * np.arange(8.0))
     with pytest.raises(RuntimeError, match=r"rejection is not feasible .* with 4 columns"):
         draw_matrix_bingham(np.random.default_rng(1), A, [4.0, 3.0, 2.0, 1.0])
 
 
-def test_bad_parameters_are_named():
+def test_invalid_parameters_raise():
     with pytest.raises(ValueError, match="one weight for each column"):
         MatrixBingham.dist(A3, 1.0)
     with pytest.raises(ValueError, match="b of MatrixBingham has 4 weights"):
@@ -234,8 +234,8 @@ def test_central_gaussian_has_mass_one_and_its_moments():
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_weights_that_are_counted_later_have_their_constant(columns):
-    """Data containers have no static shape; of several columns in four dimensions none is known."""
+def test_constant_of_a_dynamic_number_of_weights(columns):
+    """Data containers have no static shape; with four rows there is no constant."""
     A = np.diag([2.0, 1.0, 0.0, -3.0])
     b = np.array([2.0, -1.0])[:columns]
     x = np.linalg.qr(np.random.default_rng(1).normal(size=(5, 4, 4)))[0][..., :columns]
@@ -243,15 +243,15 @@ def test_weights_that_are_counted_later_have_their_constant(columns):
     np.testing.assert_allclose(later, log_density(MatrixBingham.dist(A, b), x), rtol=1e-13)
 
 
-def test_free_weights_and_eigenvalues_of_many_rows_are_warned_of_and_free_axes_are_not():
+def test_free_weights_and_eigenvalues_of_many_rows_warn():
     frame, A = np.eye(4, 2), np.diag([4.0, 1.0, -2.0, -3.0])
     with pm.Model():
         axes = UniformStiefel("axes", shape=(4, 4))
         MatrixBingham("turned", axes @ A @ axes.mT, [2.0, 1.0], observed=frame)
         size = pm.HalfNormal("size")
-        with pytest.warns(UserWarning, match=r"constant of 'X' .* depends on 'size'"):
+        with pytest.warns(UserWarning, match=r"density of 'X' omits .* depends on 'size'"):
             MatrixBingham("X", size * A, [2.0, 1.0], observed=frame)
-        with pytest.warns(UserWarning, match=r"constant of 'Y' .* depends on 'size'"):
+        with pytest.warns(UserWarning, match=r"density of 'Y' omits .* depends on 'size'"):
             MatrixBingham("Y", A, size * np.array([2.0, 1.0]), observed=frame)
         MatrixBingham("known", size * A3, [2.0, 1.0], observed=frame[:3])
 
@@ -263,7 +263,7 @@ def test_one_column_is_angular_central_gaussian():
     np.testing.assert_allclose(matrix, vector, rtol=1e-12)
 
 
-def test_a_model_of_subspaces_starts_at_the_likeliest():
+def test_model_of_subspaces_starts_at_the_mode():
     with pm.Model() as model:
         MatrixAngularCentralGaussian("X", np.diag([1.0, 9.0, 4.0]), shape=(2, 3, 2))
     with pytensor.config.change_flags(mode="FAST_COMPILE"):

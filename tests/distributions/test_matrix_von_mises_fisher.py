@@ -75,7 +75,7 @@ def test_draws_have_the_exact_moments(case):
     assert z_scores(sample, exact_moments(F, *grid())).max() < 5
 
 
-def test_the_moments_notice_proposals_that_are_all_accepted(monkeypatch):
+def test_moments_detect_a_missing_rejection_step(monkeypatch):
     propose = matrix_von_mises_fisher._propose
 
     def accept_all(rng, concentration):
@@ -112,7 +112,7 @@ def test_pm_draw_is_the_same_sampler():
 
 
 def interpreted(function=None, **_):
-    """Take the place of Numba's decorator."""
+    """Replace Numba's decorator."""
     return function if function else interpreted
 
 
@@ -146,14 +146,14 @@ def test_loop_and_arrays_draw_from_the_same_distribution(F):
         assert np.abs(difference / error).max() < 4.5
 
 
-def test_the_loop_refuses_what_is_not_finite():
+def test_compiled_draws_of_nonfinite_parameters_raise():
     with pytest.raises(ValueError, match="F must be finite"):
         compiled_frame(interpreted)(
             np.random.default_rng(1), np.full((3, 2), np.nan), np.empty((3, 2))
         )
 
 
-def test_the_loop_gives_up(monkeypatch):
+def test_compiled_draws_that_are_infeasible_raise(monkeypatch):
     monkeypatch.setattr(matrix_von_mises_fisher, "MAX_PROPOSALS", 50)
     F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
     compiled_frame.cache_clear()
@@ -162,7 +162,7 @@ def test_the_loop_gives_up(monkeypatch):
     compiled_frame.cache_clear()
 
 
-def test_draws_that_are_not_feasible_end_with_an_error(monkeypatch):
+def test_infeasible_draws_raise(monkeypatch):
     monkeypatch.setattr(matrix_von_mises_fisher, "MAX_PROPOSALS", 50)
     F = 1e3 * np.random.default_rng(1).standard_normal((30, 15))
     with pytest.raises(RuntimeError, match="rejection is not feasible for this F of 15 columns"):
@@ -182,7 +182,7 @@ def test_one_column_is_von_mises_fisher():
 
 
 @pytest.mark.parametrize("columns", [1, 2])
-def test_columns_that_are_counted_later_have_their_constant(columns):
+def test_constant_of_a_dynamic_number_of_columns(columns):
     """Data containers have no static shape."""
     known = MatrixVonMisesFisher.dist(STRONG[:, :columns])
     container = pytensor.shared(STRONG[:, :columns])
@@ -191,15 +191,13 @@ def test_columns_that_are_counted_later_have_their_constant(columns):
     np.testing.assert_allclose(evaluate(later), evaluate(pm.logp(known, frames)), rtol=1e-13)
 
 
-def test_free_concentrations_of_many_columns_are_warned_of_and_free_axes_are_not():
+def test_free_concentrations_of_many_columns_warn():
     frame = np.eye(12, 11)
     with pm.Model():
         axes = UniformStiefel("axes", shape=(12, 11))
         MatrixVonMisesFisher("turned", axes * np.arange(11.0), observed=frame)
         kappa = pm.HalfNormal("kappa", 5.0)
-        with pytest.warns(
-            UserWarning, match=r"constant of 'X' is left out .* depends on 'axes', 'kappa'"
-        ):
+        with pytest.warns(UserWarning, match=r"density of 'X' omits .* depends on 'axes', 'kappa'"):
             MatrixVonMisesFisher("X", kappa * axes, observed=frame)
         MatrixVonMisesFisher("known", kappa * frame[:, :2], observed=frame[:, :2])
         improper = pm.Flat("improper")
@@ -246,7 +244,7 @@ def test_the_model_prints_plots_and_starts_at_the_mode(model):
     np.testing.assert_allclose(model.initial_point()["X_stiefel__"], mode, atol=1e-14)
 
 
-def test_the_model_survives_pickling(model):
+def test_model_can_be_pickled(model):
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     point = model.initial_point()
     log_densities = [m.compile_logp(mode="FAST_COMPILE")(point) for m in (model, copy)]
@@ -277,7 +275,7 @@ def test_nuts_draws_the_exact_moments():
     ("F", "message"),
     [(np.ones(3), "use VonMisesFisher"), (np.ones((2, 3)), "at least as many rows as columns")],
 )
-def test_a_wrong_parameter_is_refused(F, message):
+def test_invalid_parameters_raise(F, message):
     with pytest.raises(ValueError, match=message):
         MatrixVonMisesFisher.dist(F)
 
@@ -286,6 +284,6 @@ def test_a_wrong_parameter_is_refused(F, message):
     ("F", "message"),
     [(np.full((3, 2), np.nan), "F must be finite"), (np.ones((2, 3)), "at least as many rows")],
 )
-def test_draws_refuse_a_wrong_parameter(F, message):
+def test_invalid_parameters_of_draws_raise(F, message):
     with pytest.raises(ValueError, match=message):
         draw_matrix_von_mises_fisher(np.random.default_rng(1), F)

@@ -43,7 +43,7 @@ def assert_mean(values, expected):
 
 
 def test_mean_direction_of_a_wrapped_cauchy_distribution():
-    """Angles around the cut at π, so that a plain mean would be wrong, by NUTS."""
+    """Angles around the discontinuity at π, sampled by NUTS."""
     x = np.array([2.9, -3.0, 2.2, -2.6, 3.1, 0.4, -2.9, 2.7])
     with pm.Model() as model:
         mu = WrappedCauchy("mu", 0.0, 0.0)
@@ -56,7 +56,7 @@ def test_mean_direction_of_a_wrapped_cauchy_distribution():
 
 @pytest.mark.slow
 def test_regression_of_directions():
-    """A bearing turns with a covariate around an overall one, both unknown, by GMC."""
+    """Directions that depend on a covariate around an unknown mean, sampled by GMC."""
     z = np.linspace(-1.0, 1.0, 9)
     bearing = 1.8 + np.arctan(0.9 * z) + np.array([2, -1, -3, 1, 2, -2, 3, 0, -2]) / 10
     x = np.stack([np.sin(bearing), np.cos(bearing)], axis=-1)
@@ -80,7 +80,7 @@ def test_regression_of_directions():
 
 
 LARGEST, FRAMES = 10.0, 6
-"""The prior of a concentration is uniform up to here; a data set has so many frames."""
+"""Upper bound of the uniform prior of a concentration, and number of frames of a data set."""
 
 
 def mean_frame(n, p):
@@ -128,13 +128,13 @@ def simulated(case):
 
 
 def p_value(case, with_constant=True):
-    """Test that the posterior probability of less than the truth is uniform, by sums on a grid."""
+    """Test that the posterior rank of the truth is uniform, by sums on a grid."""
     truth, total, grid, constant = simulated(case)
     log_posterior = total[:, None] * grid + FRAMES * constant * with_constant
     mass = np.exp(log_posterior - log_posterior.max(axis=-1, keepdims=True))
     cumulative = integrate.cumulative_simpson(mass, x=grid, initial=0.0)
-    places = [np.interp(t, grid, c / c[-1]) for t, c in zip(truth, cumulative, strict=True)]
-    return stats.kstest(places, "uniform").pvalue
+    ranks = [np.interp(t, grid, c / c[-1]) for t, c in zip(truth, cumulative, strict=True)]
+    return stats.kstest(ranks, "uniform").pvalue
 
 
 @pytest.mark.parametrize("case", by_default(["matrix von Mises–Fisher, 3 × 2"], of=CASES))
@@ -145,7 +145,7 @@ def test_posteriors_of_a_concentration_are_calibrated(case):
 
 @pytest.mark.parametrize("lengths", [(4.0, 1.5), (3.0, 3.0), (2.0, 0.0), (0.0, 0.0)])
 def test_the_gradient_in_F_is_away_from_the_mean_frame(lengths):
-    """Also where singular values are equal or zero, where their axes are not determined."""
+    """Also for equal or zero singular values, whose axes are not determined."""
     axes = np.linalg.qr(np.random.default_rng(2).normal(size=(3, 3)))[0]
     value = axes[:, :2] * lengths @ np.array([[0.6, -0.8], [0.8, 0.6]])
     frames, weights = frames_by_quadrature()
@@ -158,7 +158,7 @@ def test_the_gradient_in_F_is_away_from_the_mean_frame(lengths):
 
 @pytest.mark.slow
 def test_nuts_draws_the_posterior_of_a_parameter_matrix():
-    """With few observations against weighted draws of the prior."""
+    """With few observations, against importance-weighted draws of the prior."""
     rng = np.random.default_rng(1)
     truth = np.array([[3.0, 0.0], [1.0, 2.0], [0.0, -1.0]])
     observed = draw_matrix_von_mises_fisher(rng, truth, (3,))
@@ -181,9 +181,9 @@ def test_nuts_draws_the_posterior_of_a_parameter_matrix():
     sample = idata.posterior["F"].values
     for power in (1, 2):
         expected = np.einsum("k,kij->ij", weight, prior**power)
-        spread = np.einsum("k,kij->ij", weight**2, (prior**power - expected) ** 2)
+        variances = np.einsum("k,kij->ij", weight**2, (prior**power - expected) ** 2)
         for i, j in np.ndindex(3, 2):
             entry = sample[..., i, j] ** power
-            error = np.hypot(entry.std() / np.sqrt(float(az.ess(entry))), np.sqrt(spread[i, j]))
+            error = np.hypot(entry.std() / np.sqrt(float(az.ess(entry))), np.sqrt(variances[i, j]))
             assert abs(entry.mean() - expected[i, j]) < 4.0 * error
     assert not idata.sample_stats["diverging"].any()

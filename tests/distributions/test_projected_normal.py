@@ -1,4 +1,4 @@
-"""The projected normal distribution: density, gradients, exact draws, life in a PyMC model."""
+"""The projected normal distribution: density, gradients, exact draws, model integration."""
 
 from functools import cache
 
@@ -64,7 +64,7 @@ def exact_moment(n, alpha):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 9, 99])
 def test_integral_against_parabolic_cylinder_functions(n):
-    """DLMF 12.5.1, sixty digits; also where the recurrence has lost all of its own."""
+    """DLMF 12.5.1 with sixty digits; also where the recurrence has no correct digit."""
     points = np.array([-1e4, -30.0, -8.6, -8.4, -5.0, -1.0, 0.0, 0.3, 4.0, 40.0, 1e3])
     alpha = pt.dvector("alpha")
     value = log_half_line_moment(n, alpha)
@@ -75,8 +75,8 @@ def test_integral_against_parabolic_cylinder_functions(n):
     np.testing.assert_allclose(found[:, 1], expected[:, 1], rtol=3e-11, atol=1e-13)
 
 
-def test_the_recurrence_alone_would_lose_its_digits():
-    """M_n = α M_{n−1} + (n − 1) M_{n−2} in double precision, nine standard deviations behind."""
+def test_recurrence_alone_is_inaccurate():
+    """M_n = α M_{n−1} + (n − 1) M_{n−2} in double precision, for α = −9."""
     below, here = np.sqrt(np.pi / 2) * special.erfcx(9 / np.sqrt(2)), 1.0
     here -= 9.0 * below
     for n in range(2, 10):
@@ -110,7 +110,7 @@ def test_density_against_the_integral_over_lengths(d):
 @pytest.mark.parametrize("d", [2, 3, 4, 9])
 @pytest.mark.parametrize("length", [0.0, 1.0, 30.0])
 def test_total_mass_and_mean_without_covariance(d, length):
-    """The length of the mean is that of the table; on the circle Kendall's (1974) Bessel form."""
+    """The length of the mean against the docstring; on the circle, against Kendall (1974)."""
     mass, mean, _ = angle_distribution(ProjectedNormal, length * pole(d))
     assert mass == pytest.approx(1.0, abs=1e-9)
     ratio = np.exp(special.gammaln((d + 1) / 2) - special.gammaln(d / 2 + 1))
@@ -129,7 +129,7 @@ def test_total_mass_with_covariance():
     assert density.mean() * 2 * np.pi == pytest.approx(1.0, rel=1e-12)
 
 
-def test_scale_does_not_matter():
+def test_scale_invariance():
     x, mu = unit_vectors(5, 3), np.array([0.5, 1.0, -0.3])
     plain = log_density(ProjectedNormal.dist(mu, COV[3]), x)
     scaled = log_density(ProjectedNormal.dist(3.0 * mu, 9.0 * COV[3]), x)
@@ -223,7 +223,7 @@ def test_draws_with_a_covariance_have_the_distribution(backend):
     assert circle_p_value(mutant, mu, COV[2]) < 1e-6
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 def test_regression_in_a_model():
@@ -249,7 +249,7 @@ def test_support_point_is_the_direction_of_the_mean(cov):
         assert_support_point_is_expected(model, [[[0, 0, 1], [0, 0.6, 0.8]]] * 2)
 
 
-def test_bad_parameters_are_named():
+def test_invalid_parameters_raise():
     x = np.array([0.6, 0.8])
     with pytest.raises(ParameterValueError, match="mu of ProjectedNormal is finite"):
         log_density(ProjectedNormal.dist([np.inf, 0.0]), x)

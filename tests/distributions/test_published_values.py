@@ -1,4 +1,4 @@
-"""Densities beside values that others have printed, or that SciPy computes."""
+"""Densities against published values and SciPy."""
 
 import numpy as np
 import pytest
@@ -32,31 +32,31 @@ def test_von_mises_fisher_at_the_first_axis(d, mu, kappa, density):
 
 
 def test_von_mises_by_wolfram_alpha():
-    """PDF[VonMisesDistribution[0, 2], 1/4], as W. Weckesser's mpsci quotes it."""
+    """PDF[VonMisesDistribution[0, 2], 1/4], as quoted in W. Weckesser's mpsci."""
     found = np.exp(log_density(PeriodicVonMises.dist(0.0, 2.0), 0.25))
     assert found == pytest.approx(0.48478694924138416374, rel=1e-14)
 
 
 @pytest.mark.parametrize("kappa", [1e-8, 2.0, 1e3])
-def test_von_mises_beside_scipy(kappa):
+def test_von_mises_against_scipy(kappa):
     angles = np.linspace(-3.0, 3.0, 13)
     found = log_density(PeriodicVonMises.dist(0.7, kappa), angles)
     np.testing.assert_allclose(found, stats.vonmises(kappa, 0.7).logpdf(angles), rtol=1e-12)
 
 
 @pytest.mark.parametrize("rho", [1e-8, 0.3, 0.999])
-def test_wrapped_cauchy_beside_scipy(rho):
+def test_wrapped_cauchy_against_scipy(rho):
     angles = np.linspace(-3.0, 3.0, 13)
     found = log_density(WrappedCauchy.dist(0.7, rho), angles)
     expected = stats.wrapcauchy(rho).logpdf((angles - 0.7) % (2.0 * np.pi))
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_directions_of_normal_vectors_beside_scipy():
-    """Without a mean, the tangent of the angle is a Cauchy number, on two opposite rays."""
+def test_directions_of_normal_vectors_against_scipy():
+    """Without a mean, the tangent of the angle has a Cauchy distribution."""
     x = unit_vectors(5, 2)
     found = np.exp(log_density(ProjectedNormal.dist([0.0, 0.0], np.diag([4.0, 1.0])), x))
-    tangent = x[:, 1] / x[:, 0]  # half of a standard Cauchy number
+    tangent = x[:, 1] / x[:, 0]  # half of a standard Cauchy variable
     slope = 1.0 / x[:, 0] ** 2
     np.testing.assert_allclose(found, 0.5 * slope * stats.cauchy(scale=0.5).pdf(tangent))
 

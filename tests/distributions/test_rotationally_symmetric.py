@@ -1,4 +1,4 @@
-"""Power spherical and spherical Cauchy distributions: densities, draws, life in a model."""
+"""Power spherical and spherical Cauchy distributions: densities, draws, model integration."""
 
 from functools import cache
 
@@ -115,13 +115,13 @@ def test_gradients(case, mode):
     def turned(m):
         return logp(x, m / np.linalg.norm(m), numbers[1]).sum()
 
-    # Only what is tangent to the sphere is a derivative of the density.
+    # Only the tangential component is a derivative of the density.
     slopes = central_differences(turned, pole(4))
     np.testing.assert_allclose((along_mu - pole(4) * along_mu[-1]), slopes, rtol=1e-7, atol=1e-7)
 
 
-def test_heavy_tails_keep_their_digits_near_the_mean():
-    """1 + ρ² − 2ρ cos has no digits left here; the half-angle form has."""
+def test_accuracy_near_the_mean():
+    """1 + ρ² − 2ρ cos cancels here; the half-angle form does not."""
     rho, angle = 1.0 - 1e-9, 3e-9
     x = np.array([np.sin(angle), 0.0, 1.0])
     expected = 2 * np.log((1 - rho) * (1 + rho) / ((1 - rho) ** 2 + rho * angle**2))
@@ -140,7 +140,7 @@ def test_on_the_circle_it_is_the_wrapped_cauchy_distribution():
     )
 
 
-def test_the_power_distribution_is_nothing_opposite_to_the_mean():
+def test_power_spherical_density_is_zero_opposite_to_the_mean():
     x = -np.eye(3)[2:]
     assert log_density(PowerSpherical.dist(pole(3), 1.5), x).tolist() == [-np.inf]
     assert np.isfinite(log_density(PowerSpherical.dist(pole(3), 0.0), x)).all()
@@ -164,8 +164,8 @@ def test_draws_have_the_distribution(case, backend, d):
         assert min(p_values_around(mu, draw(7, 20_000, mu, number), cdf)) > 1e-4
 
 
-def test_mutants_of_the_draws_are_found_out():
-    """A concentration one tenth off, a Möbius map that is not squared, and a mean not turned to."""
+def test_mutants_of_draws_are_detected():
+    """A concentration with an error of 10 %, a wrong Möbius map, and a missing rotation."""
     mu = unit_vectors(4)
     _, _, power = angle_distribution(PowerSpherical, pole(4), 12.0)
     _, _, cauchy = angle_distribution(SphericalCauchy, pole(4), 0.5)
@@ -203,7 +203,7 @@ def test_shapes_of_draws(case):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
-def test_draws_refuse_bad_parameters(case, backend):
+def test_invalid_parameters_of_draws_raise(case, backend):
     draw = numpy_draws(case[1]) if backend == "numpy" else numba_draws(case[0])
     with pytest.raises(ValueError, match="at least 0"):
         draw(1, 2, pole(3), -1.0)
@@ -211,10 +211,10 @@ def test_draws_refuse_bad_parameters(case, backend):
         draw(1, 2, np.ones(3), 0.5)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
-def test_life_in_a_model(case):
+def test_model_integration(case):
     distribution, _, logp, _, numbers = case
     x = unit_vectors(6, 3)
     with pm.Model(coords={"axis": list("xyz"), "day": range(6)}) as model:
@@ -229,7 +229,9 @@ def test_life_in_a_model(case):
     m = point["mean_unitvector__"] / np.linalg.norm(point["mean_unitvector__"])
     p = special.expit(0.2)
     expected = logp(m, pole(3), numbers[1]) + logp(x, m, p).sum() + np.log(6 * p * (1 - p))
-    assert density(point) == pytest.approx(expected, rel=1e-8)  # PyMC's Beta knows ten digits
+    assert density(point) == pytest.approx(
+        expected, rel=1e-8
+    )  # PyMC's Beta is accurate to ten digits
 
 
 def test_support_point_is_the_mean(case):
@@ -239,7 +241,7 @@ def test_support_point_is_the_mean(case):
         assert_support_point_is_expected(model, [np.eye(3), np.eye(3)])
 
 
-def test_bad_parameters_are_named(case):
+def test_invalid_parameters_raise(case):
     distribution = case[0]
     name = distribution.__name__
     for mu, number in (([0.6, 0.6], 0.5), ([0.6, 0.8], -0.1)):

@@ -58,7 +58,7 @@ def test_series_against_quadrature(constant, pair):
     assert along_lam == pytest.approx(float(slope), rel=1e-6, abs=1e-9)
 
 
-def test_a_series_of_too_many_terms_is_no_number(constant):
+def test_series_with_too_many_terms_is_nan(constant):
     assert np.isnan(constant(np.ones(2), np.array(1e9))[0])
 
 
@@ -72,8 +72,8 @@ def constant_by_jax(pairs):
     ]
 
 
-def test_jax_finds_the_same(constant):
-    """With a fixed number of terms; where they are too few there is no number."""
+def test_jax_agrees(constant):
+    """With a fixed number of terms; NaN if they do not suffice."""
     pytest.importorskip("jax")
     *found, too_few = in_its_own_process(constant_by_jax, [*PAIRS, (1e5, 1e5, 0.5)])
     for pair, by_jax in zip(PAIRS, found, strict=True):
@@ -134,8 +134,8 @@ def test_pairs_have_the_distribution(backend, pair):
     assert min(pair_p_values(wrap_angles(x - [3.0, -1.0]), *pair)) > 1e-4
 
 
-def test_mutants_of_pairs_are_found_out():
-    """A sign of the interaction, and a first angle that knows nothing of it."""
+def test_mutants_of_pairs_are_detected():
+    """A wrong sign of the interaction, and a first angle independent of it."""
     x = numpy_draws(SineBivariateVonMises.rv_op)(7, 10_000, np.zeros(2), np.array([1, 2.0]), 3.0)
     assert min(pair_p_values(x, 1.0, 2.0, -3.0)) < 1e-6
     rng = np.random.default_rng(7)
@@ -145,8 +145,8 @@ def test_mutants_of_pairs_are_found_out():
 
 @pytest.mark.parametrize("k1", [0.0, 1.0, 300.0, 1e5])
 @pytest.mark.parametrize("ratio", [0.0, 0.5, 1.0, 1.1, 10.0])
-def test_proposals_are_not_wasted(k1, ratio):
-    """One of five is accepted, for every shape of the density."""
+def test_acceptance_rate_of_proposals(k1, ratio):
+    """The acceptance rate is at least 20 % for every shape of the density."""
     k2 = max(4.0 * k1, 2.0)
     lam = ratio * max(np.sqrt(k1 * k2), 1.0)
     rng, n = np.random.default_rng(7), 2_000
@@ -171,7 +171,7 @@ def test_pairs_in_a_model():
     assert draws.shape == (4, 2)
 
 
-def test_bad_pairs_are_named():
+def test_invalid_pairs_raise():
     with pytest.raises(ParameterValueError, match="SineBivariateVonMises are finite, kappa >= 0"):
         log_density(SineBivariateVonMises.dist([0.0, 0.0], [1.0, -1.0], 0.0), np.zeros(2))
     with pytest.raises(ValueError, match="kappa of SineBivariateVonMises must be a pair"):

@@ -122,7 +122,7 @@ def test_backends_agree(mode):
 
 
 def test_hessian_against_the_definition():
-    """The gradients written by hand have the right gradients of their own."""
+    """The hand-written gradients have correct derivatives."""
     theta, beta = pt.tensor("theta", shape=(D, K)), pt.tensor("beta", shape=(K, V))
     direction = np.random.default_rng(2).normal(size=(K, V))
     products = []
@@ -147,8 +147,8 @@ def products_with_words(function):
     return sorted(pair for pair in shapes if any(V in shape for shape in pair))
 
 
-def test_gradients_meet_the_words_as_rarely_as_possible():
-    """Documents enter two products; no (documents, words) array is computed for a mean."""
+def test_gradients_use_few_products_with_the_words():
+    """The documents enter two products; no (documents, words) array of means is computed."""
     theta, beta = pt.tensor("theta", shape=(4, D, K)), pt.tensor("beta", shape=(K, V))
     documents = pt.tensor("documents", shape=(D, V))
     density = SphericalAdmixture.logp(documents, theta, beta, pt.as_tensor(30.0))
@@ -260,7 +260,7 @@ def test_total_size_and_new_data(model):
         (draw_uniform_directions(RNG, (D, V + 1)), ValueError, f"ends with {V + 1}, but beta"),
     ],
 )
-def test_bad_documents_are_refused_when_the_model_is_built(observed, error, message):
+def test_invalid_documents_raise_when_the_model_is_built(observed, error, message):
     with pm.Model(), pytest.raises(error, match=message):
         SphericalAdmixture("news", PROPORTIONS, TOPICS, 5.0, observed=observed)
 
@@ -272,7 +272,7 @@ def test_bad_documents_are_refused_when_the_model_is_built(observed, error, mess
         (PROPORTIONS, TOPICS[0], "beta of shape .topics, words."),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(theta, beta, message):
+def test_inconsistent_shapes_raise(theta, beta, message):
     with pytest.raises(ValueError, match=message):
         SphericalAdmixture.dist(theta, beta, 5.0)
 

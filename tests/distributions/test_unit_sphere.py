@@ -75,7 +75,7 @@ def test_support_point_is_on_the_sphere(shape, expected):
     assert_support_point_is_expected(model, expected)
 
 
-def test_life_in_a_model():
+def test_model_integration():
     axes = {"topic": range(3), "word": list("abcd")}
     with pm.Model(coords=axes) as model:
         x = UniformSphere("x", dims=("topic", "word"))
@@ -129,12 +129,12 @@ def test_wrong_number_of_coordinates_raises_at_evaluation():
         ({"d": 3, "shape": (2, 4)}, "d = 3, but its shape ends with 4"),
     ],
 )
-def test_bad_shapes_are_refused(arguments, message):
+def test_invalid_shapes_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         UniformSphere.dist(**arguments)
 
 
-def test_data_off_the_sphere_are_refused():
+def test_data_off_the_sphere_raise():
     with pm.Model(), pytest.raises(ValueError, match="'wind' must be unit vectors"):
         UniformSphere("wind", observed=np.ones((2, 3)))
 
@@ -159,7 +159,7 @@ def test_derivative_of_the_matrix(kind):
     total = (weights * rotation_to(mu, kind)).sum()
     function = pytensor.function([mu], [total, pt.grad(total, mu)], mode="FAST_COMPILE")
     for point in unit_vectors(3, 4):
-        # Turning along the sphere: what leaves it is no matter.
+        # Along the sphere; the normal component is irrelevant.
         tangents = np.linalg.svd(point[None])[2][1:]
         for tangent in tangents:
             up, down = (
@@ -171,8 +171,8 @@ def test_derivative_of_the_matrix(kind):
     assert np.isfinite(function(-np.eye(4)[3])[1]).all()
 
 
-def test_a_density_turns_with_the_rotation():
-    """As in a regression: the mean near the pole, turned to an overall mean."""
+def test_density_is_equivariant_under_the_rotation():
+    """As in a regression with directions near the pole, rotated to a mean direction."""
     local, overall, x = unit_vectors(3, seed=4), unit_vectors(3), unit_vectors(5, 3, seed=2)
     matrix = rotation_to(overall)
     turned = log_density(VonMisesFisher.dist(matrix @ local, 4.0), x)
@@ -180,7 +180,7 @@ def test_a_density_turns_with_the_rotation():
     np.testing.assert_allclose(turned, log_density(VonMisesFisher.dist(local, 4.0), back))
 
 
-def test_bad_arguments_of_rotations():
+def test_invalid_arguments_of_rotations_raise():
     with pytest.raises(ValueError, match="kind='turn' is unknown"):
         rotation_to([0.0, 1.0], "turn")
     with pytest.raises(ValueError, match="mu of rotation_to must be a unit vector"):

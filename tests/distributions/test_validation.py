@@ -1,4 +1,4 @@
-"""Arguments that PyMC would pass over: unknown ones, and shapes that contradict parameters."""
+"""Arguments that PyMC ignores: unknown ones, and shapes that are inconsistent with parameters."""
 
 import numpy as np
 import pymc as pm
@@ -40,7 +40,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", [*DIRECTIONS, *ANGLES, *OTHERS])
-def test_an_unknown_argument_is_named(name):
+def test_unknown_argument_raises(name):
     parameters = (DIRECTIONS | ANGLES | OTHERS)[name]
     with pytest.raises(TypeError, match=f"{name} has no argument 'precision'"):
         getattr(pg, name).dist(*parameters, precision=2.0)
@@ -49,7 +49,7 @@ def test_an_unknown_argument_is_named(name):
 
 
 @pytest.mark.parametrize("name", DIRECTIONS)
-def test_a_shape_does_not_contradict_the_parameters(name):
+def test_inconsistent_shape_raises(name):
     distribution, parameters = getattr(pg, name), DIRECTIONS[name]
     for shape in (4, (2, 4), np.int64(4)):
         with pytest.raises(ValueError, match=f"the shape of {name}.* ends with 4.* 3 coordinates"):
@@ -58,7 +58,7 @@ def test_a_shape_does_not_contradict_the_parameters(name):
 
 
 @pytest.mark.parametrize("name", DIRECTIONS)
-def test_dims_do_not_contradict_the_parameters(name):
+def test_inconsistent_dims_raise(name):
     distribution, parameters = getattr(pg, name), DIRECTIONS[name]
     with pm.Model(coords={"axis": list("xyz"), "row": range(2)}) as model:
         x = distribution("x", *parameters, dims=("row", "axis"))
@@ -70,7 +70,7 @@ def test_dims_do_not_contradict_the_parameters(name):
 @pytest.mark.parametrize(
     ("name", "number"), {"PowerSpherical": "kappa", "SphericalCauchy": "rho"}.items()
 )
-def test_the_number_beside_the_mean_is_given_once(name, number):
+def test_concentration_is_scalar_per_direction(name, number):
     distribution = getattr(pg, name)
     for arguments, more, message in (
         ((), {}, f"missing 1 required positional argument: '{number}'"),

@@ -1,4 +1,4 @@
-"""The von Mises–Fisher distribution: density, gradients, exact draws, life in a PyMC model."""
+"""The von Mises–Fisher distribution: density, gradients, exact draws, model integration."""
 
 import subprocess
 import sys
@@ -109,7 +109,7 @@ def test_density_is_rotation_equivariant():
      ((4,), (), (2, 6, 4)), ((3, 4), (3,), (6, 1, 4)), ((1, 4), (1,), (2, 6, 4))],
 )  # fmt: skip
 def test_gradients_against_closed_form(mu_shape, kappa_shape, x_shape):
-    """Every way the inner products may be arranged gives the same derivatives."""
+    """All shapes of the inner products give the same derivatives."""
     mu = pt.tensor("mu", shape=mu_shape)
     kappa = pt.tensor("kappa", shape=kappa_shape)
     x = pt.tensor("x", shape=x_shape)
@@ -169,15 +169,15 @@ def angles_to(mu, x):
 
 def exact_angle_cdf(d, kappa):
     """Return the distribution function of the angle, from its density by quadrature."""
-    spread = np.sqrt((d + 60.0) / (kappa + 1.0))
-    grid = np.linspace(0.0, min(np.pi, 3.0 * spread), 40_001)
+    scale = np.sqrt((d + 60.0) / (kappa + 1.0))
+    grid = np.linspace(0.0, min(np.pi, 3.0 * scale), 40_001)
     density = np.exp(-2.0 * kappa * np.sin(grid / 2.0) ** 2) * np.sin(grid) ** (d - 2)
     cumulative = integrate.cumulative_simpson(density, x=grid, initial=0.0)
     return lambda angle: np.interp(angle, grid, cumulative / cumulative[-1])
 
 
 def z_of_mean_cosine(mu, kappa, x):
-    """Return how many standard errors the mean of 1 - mu·x is from its exact value."""
+    """Return the error of the mean of 1 - mu·x in standard errors."""
     d, n = mu.shape[-1], len(x)
     deficits = np.sum((x - mu) ** 2, axis=-1) / 2.0
     exact = 1.0 - mean_resultant_length(d, kappa)
@@ -212,7 +212,7 @@ def test_angle_to_the_mean_has_the_exact_distribution(draw, d, kappa):
         assert abs(z_of_mean_cosine(mu, kappa, x)) < 5
 
 
-def test_proposals_that_are_never_rejected_are_found_out():
+def test_missing_rejection_step_is_detected():
     class Gullible(np.random.Generator):
         def standard_exponential(self, size=None):
             return np.full(size, np.inf)
@@ -245,8 +245,8 @@ def test_draws_in_many_dimensions(draw, kappa):
     assert abs(z_of_mean_cosine(mu, kappa, x)) < 5
 
 
-def test_one_vector_of_many_means_and_concentrations():
-    """Rows do not get mixed up: each has its own mean and its own concentration."""
+def test_each_row_has_its_own_mean_and_concentration():
+    """Each row has its own mean and concentration."""
     n = 50_000
     for d in (2, 3, 6):
         mu = unit_vectors(n, d)
@@ -272,12 +272,12 @@ def test_shapes_of_draws():
     ("mu", "kappa", "message"),
     [([1.0, 1.0], 1.0, "unit vectors"), ([1.0, 0.0], -1.0, "at least 0")],
 )
-def test_draws_refuse_bad_parameters(mode, mu, kappa, message):
+def test_invalid_parameters_of_draws_raise(mode, mu, kappa, message):
     with pytest.raises(ValueError, match=message):
         pm.draw(VonMisesFisher.dist(mu, kappa), mode=mode, random_seed=1)
 
 
-# Life in a model ------------------------------------------------------------------------------
+# Model integration ------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -344,7 +344,7 @@ def test_log_density_of_model_and_its_gradient(model, directions):
     np.testing.assert_allclose(dlogp(point), slopes, rtol=1e-7, atol=1e-6)
 
 
-def test_model_survives_pickling(model):
+def test_model_can_be_pickled(model):
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     point = model.initial_point()
     assert copy.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(
@@ -352,7 +352,7 @@ def test_model_survives_pickling(model):
     )
 
 
-def test_a_process_that_only_unpickles_draws_in_compiled_code(tmp_path):
+def test_unpickled_variables_draw_in_compiled_code(tmp_path):
     """A spawned worker gets the Op by pickle and must not fall back to object mode."""
     path = tmp_path / "draw.pkl"
     path.write_bytes(cloudpickle.dumps(VonMisesFisher.dist(NORTH, 1e8)))
@@ -399,7 +399,7 @@ def test_single_precision():
         assert evaluate(density) == pytest.approx(expected, rel=1e-5)
 
 
-# Refusals -------------------------------------------------------------------------------------
+# Errors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("mu", "kappa"), [([0.6, 0.6], 1.0), ([0.6, 0.8], -0.1), ([np.nan, 0], 1)])
@@ -421,7 +421,7 @@ def test_values_off_the_sphere_have_no_density():
     )
 
 
-def test_rounding_does_not_push_values_off_the_sphere():
+def test_density_tolerates_rounding_of_unit_vectors():
     single = unit_vectors(50, 1000).astype("float32")
     assert np.all(np.isfinite(evaluate(pm.logp(VonMisesFisher.dist(np.eye(1000)[0], 1e8), single))))
 
@@ -436,7 +436,7 @@ def test_rounding_does_not_push_values_off_the_sphere():
         (np.eye(4), "ends with 4, but mu has 3"),
     ],
 )
-def test_bad_data_are_refused_when_the_model_is_built(observed, message):
+def test_invalid_data_raise_when_the_model_is_built(observed, message):
     with pm.Model(), pytest.raises(ValueError, match=message):
         VonMisesFisher("wind", NORTH, 1.0, observed=observed)
 

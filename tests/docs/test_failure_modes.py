@@ -54,23 +54,6 @@ def test_labels_are_there_once_and_before_a_heading():
     assert len(re.findall(r"^\([\w-]+\)=\n#+ ", PAGE, flags=re.MULTILINE)) == len(LABELS)
 
 
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ('see("words", "one")', {"one"}),
-        ('Diagnosis(remedy="words", anchor="two")', {"two"}),
-        ('Diagnosis(remedy="words")', {""}),
-        ('see("words")', {""}),
-        ("see(message, anchor)", set()),
-        ("see(message, diagnosis.anchor)", set()),
-        ('print("words", "three")', set()),
-        ('_warn("words", 3)', set()),
-    ],
-)
-def test_anchors_are_read_from_calls(source, expected):
-    assert anchors(source) == expected
-
-
 @pytest.fixture
 def addresses(monkeypatch):
     """Metadata as pyproject.toml makes them, whatever was installed before."""

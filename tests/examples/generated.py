@@ -1,6 +1,6 @@
-"""Generated files with the names, arrays, types and sizes of the data that examples read.
+"""Generated files with the names, arrays, types and sizes of the example data.
 
-For machines without the data folder. The rows have the structure that the examples look for (groups
+For machines without the data folder. The rows have the structure that the examples require (groups
 of texts with words of their own, separable labels), in the order of the real files: texts and
 labels are sorted by label.
 """
@@ -127,7 +127,7 @@ def protein(rng: Generator) -> dict[str, np.ndarray]:
 
 
 def higgs(rng: Generator) -> dict[str, np.ndarray]:
-    """Rows of 28 features, and labels that a plane tells apart in two thirds of them."""
+    """Rows of 28 features, and labels that a linear classifier predicts in two thirds of them."""
     parts, normal = {}, rng.normal(size=28) / np.sqrt(28.0)
     for name, n in (("sas", 10_984), ("h2o_train", 10_000), ("h2o_test", 5_000)):
         rows = rng.normal(size=(n, 28)).astype(np.float32)
@@ -137,7 +137,7 @@ def higgs(rng: Generator) -> dict[str, np.ndarray]:
 
 
 def household(rng: Generator) -> dict[str, np.ndarray]:
-    """What 20 women and 20 men spent on four kinds of goods."""
+    """Expenditures of 20 women and 20 men on four kinds of goods."""
     centers = np.repeat([[900.0, 130.0, 200.0, 170.0], [600.0, 500.0, 700.0, 500.0]], 20, axis=0)
     return {
         "X": centers * rng.gamma(20.0, 1.0 / 20.0, size=centers.shape),

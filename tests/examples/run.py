@@ -1,4 +1,4 @@
-"""Run the examples as users do, and print a table of seconds and results.
+"""Run the examples in subprocesses, and print a table of seconds and results.
 
 ``python -m tests.examples.run`` runs them in full, ``--quick`` their short versions; names of
 examples choose some of them. The data are those of the folder that PYMC_GEODESIC_DATA names, and
@@ -25,7 +25,7 @@ SCRIPTS = {path.stem: path for path in script_paths("examples") if "__main__" in
 
 
 class Result(NamedTuple):
-    """What a run of an example took and left.
+    """Time and output of an example.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Result(NamedTuple):
 
 
 def data_folder(generated: Path) -> Path:
-    """Return the folder of real data, or write generated data where none is named."""
+    """Return the folder of real data, or write generated data if none is named."""
     named = os.environ.get(VARIABLE)
     return Path(named).resolve() if named else write_data(generated)
 
@@ -82,7 +82,7 @@ def run_example(name: str, folder: Path, data: Path, *, quick: bool) -> Result:
 
 
 def main() -> int:
-    """Run the examples one after the other; return how many failed."""
+    """Run all examples; return the number of failures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help="examples; all by default")
     parser.add_argument("--quick", action="store_true", help="short versions")

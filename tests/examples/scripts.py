@@ -1,4 +1,4 @@
-"""Loading of scripts that are no part of the package."""
+"""Loading of scripts outside the package."""
 
 import sys
 from importlib import import_module
@@ -14,7 +14,7 @@ def script_paths(folder: str) -> list[Path]:
 
 
 def load(path: Path) -> ModuleType:
-    """Import a script, which may import its neighbours, as Python does when it runs one."""
+    """Import a script, which may import other scripts of its folder."""
     sys.path.insert(0, str(path.parent))
     try:
         return import_module(path.stem)

@@ -10,7 +10,7 @@ from tests.examples.scripts import ROOT, load
 
 
 @pytest.mark.slow
-def test_figures_are_the_last_line(monkeypatch, tmp_path, capsys):
+def test_results_are_the_last_line(monkeypatch, tmp_path, capsys):
     script = load(ROOT / "examples" / "dp_mixture_msweb.py")
     rng = np.random.default_rng(1)
     kinds = np.kron(np.eye(3), np.full((1, 4), 0.25))
@@ -20,8 +20,8 @@ def test_figures_are_the_last_line(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(script, "load_users", lambda folder: data)
     monkeypatch.setattr(script, "BATCH", 50)
     monkeypatch.setattr(script, "SEEDS", 2)
-    few = {name: (one[0], 60, 2) for name, one in script.contestants(1, 1).items()}
-    monkeypatch.setattr(script, "contestants", lambda *numbers: few)
+    few = {name: (one[0], 60, 2) for name, one in script.make_samplers(1, 1).items()}
+    monkeypatch.setattr(script, "make_samplers", lambda *numbers: few)
     script.main(["--quick", "--output", str(tmp_path)])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["perplexity per visit"]
     assert set(found) == set(few)

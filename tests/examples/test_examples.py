@@ -1,4 +1,4 @@
-"""Every example loads, and the main parts of those of the first paper run, on small problems."""
+"""Examples load, and those of the SGGMC paper run on small problems."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ EXAMPLES = script_paths("examples")
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    """Compile nothing: the draws are few."""
+    """Run without compilation."""
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 
@@ -30,7 +30,7 @@ def example(name):
 
 @pytest.fixture
 def corpus():
-    """A few documents about a few words."""
+    """A small corpus."""
     rng = np.random.default_rng(1)
     rows = rng.gamma(0.5, size=(30, 12))
     rows = sparse.csr_matrix(rows / np.linalg.norm(rows, axis=1, keepdims=True))
@@ -40,7 +40,7 @@ def corpus():
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_loads_and_says_what_it_is(path):
+def test_loads_and_has_a_docstring(path):
     module = load(path)
     assert module.__doc__
     assert callable(getattr(module, "main", None)) == ("__main__" in path.read_text())
@@ -50,9 +50,9 @@ def test_toy_circle(monkeypatch):
     module = example("toy_circle")
     means, _ = next(iter(module.READINGS.values()))
     monkeypatch.setitem(module.PUBLISHED, "n_steps", 2)
-    every = module.contestants(2)
+    every = module.make_samplers(2)
     few = {name: every[name] for name in list(every)[:2]} | {"GMC, tuned": every["GMC, tuned"]}
-    monkeypatch.setattr(module, "contestants", lambda thinning: few)
+    monkeypatch.setattr(module, "make_samplers", lambda thinning: few)
     results = module.run(means, draws=100, tune=4, thinning=2, chains=1)
     distances = module.report(means, results)
     assert set(distances) == set(few)
@@ -60,7 +60,7 @@ def test_toy_circle(monkeypatch):
     module.plot(means, results, "title")
 
 
-def test_toy_circle_knows_its_density():
+def test_density_of_the_toy_circle():
     module = example("toy_circle")
     means, _ = next(iter(module.READINGS.values()))
     probabilities = module.bin_probabilities(means)
@@ -78,9 +78,9 @@ def test_vmf_mixture(monkeypatch):
     truth = module.quadrature(points)
     assert truth.joint.sum() == pytest.approx(1.0)
     assert 0.0 < truth.weight < 1.0
-    every = module.contestants(2)
+    every = module.make_samplers(2)
     names = ("SGGMC, batch 50, tuned", "gSGNHT, batch 50, tuned", "GMC, tuned")
-    monkeypatch.setattr(module, "contestants", lambda longer: {n: every[n] for n in names})
+    monkeypatch.setattr(module, "make_samplers", lambda longer: {n: every[n] for n in names})
     results = module.run(points, draws=8, tune=4)
     weights = module.report(truth, results)
     assert all(0.0 <= weight <= 1.0 for weight in weights.values())
@@ -115,7 +115,7 @@ def test_topics_of_docstrings(monkeypatch, tmp_path, capsys, corpus):
     monkeypatch.setattr(sys, "argv", ["script", *sizes, "--output", str(tmp_path)])
     module.main()
     printed = capsys.readouterr().out
-    assert "spherical k-means centres" in printed
+    assert "spherical k-means centers" in printed
     assert {path.stem for path in tmp_path.iterdir()} == {"perplexity", "topics", "temperature"}
 
 
@@ -142,7 +142,7 @@ def test_topics_of_20news(monkeypatch, tmp_path, corpus, name):
     seen = small_run(module, corpus, name, 0.5)
     assert len(set(map(len, seen.values()))) == 1
     assert np.all(np.isfinite(seen["perplexity"]))
-    assert "log-perplexity" in module.in_words(seen)
+    assert "log-perplexity" in module.format_summary(seen)
     module.plot({name: seen}, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").exists()
 
@@ -163,9 +163,9 @@ def test_topics_of_20news_on_its_data(monkeypatch, data_home):
 
 
 @pytest.mark.slow
-def test_shares_of_topics_tell_groups_apart(monkeypatch, capsys):
-    """Texts of two groups with words of their own."""
-    module = example("spherical_topics_beside_others")
+def test_topic_features(monkeypatch, capsys):
+    """Texts of two groups with disjoint vocabularies."""
+    module = example("topic_features")
     rng, groups = np.random.default_rng(1), np.tile(["one", "other"], 20)
     rates = np.where(groups[:, np.newaxis] == "one", [6.0] * 4 + [0.3] * 4, [0.3] * 4 + [6.0] * 4)
     counts = rng.poisson(rates) + 1

@@ -48,7 +48,7 @@ def test_grid_curves_and_figure(module, corpus, monkeypatch, tmp_path, capsys):
         module.main()
 
 
-def test_perplexity_of_the_truth_is_that_of_a_coin(module, corpus):
+def test_perplexity_of_the_true_topics(module, corpus):
     topics = np.full((3, 12), 1.0 / 12.0)
     seen = module.watch(iter([(1.0, 10, topics, 0.1)]), corpus, every=10, seconds=2.0)
     assert seen["perplexity"] == pytest.approx([12.0])

@@ -1,4 +1,4 @@
-"""The example of topics that tell labels apart, on texts of two and three kinds."""
+"""The MedLDA examples on texts of two and three classes."""
 
 import json
 
@@ -12,7 +12,7 @@ from tests.examples.scripts import ROOT, load
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Files as the example reads them, with few texts of few words."""
+    """Small data files of the example."""
     rng = np.random.default_rng(1)
     folder = tmp_path_factory.mktemp("data")
     words = np.array(["the", *(f"word{i}" for i in range(19))])
@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
+def test_quick_run_prints_its_results(folder, tmp_path, capsys):
     module = load(ROOT / "examples" / "medlda_20news.py")
     module.main(["--quick", "--data", str(folder), "--output", str(tmp_path)])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
@@ -50,7 +50,7 @@ def test_quick_run_prints_its_figures(folder, tmp_path, capsys):
     assert by_way["data augmentation"]["accuracy"] > 0.9
     assert by_way["SSGRLD (SCIR)"]["accuracy"] > 0.9
     assert by_way["passive-aggressive"]["accuracy"] > 0.9
-    assert found["beside"]["LinearSVC, all words"]["accuracy"] > 0.9
+    assert found["baselines"]["LinearSVC, all words"]["accuracy"] > 0.9
     assert found["salient_words"]["alt.atheism"][0] == "word0"
     assert (tmp_path / "medlda_20news.png").stat().st_size > 0
 
@@ -68,7 +68,7 @@ def test_all_groups(folder, tmp_path, capsys):
     assert (tmp_path / "medlda_20groups.png").stat().st_size > 0
 
 
-def test_topics_by_others_are_shares(monkeypatch):
+def test_topics_by_other_packages_are_proportions(monkeypatch):
     module = load(ROOT / "examples" / "topic_baselines.py")
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
     rng = np.random.default_rng(1)

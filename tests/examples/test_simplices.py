@@ -10,7 +10,7 @@ from tests.examples.scripts import ROOT, load
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    """Compile nothing: the draws are few."""
+    """Run without compilation."""
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 

@@ -13,7 +13,7 @@ from tests.examples.scripts import ROOT, load
 
 @pytest.fixture(autouse=True)
 def interpreted():
-    """Compile nothing: the draws are few."""
+    """Run without compilation."""
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 
@@ -30,7 +30,7 @@ def higgs(monkeypatch):
     for name, value in small.items():
         monkeypatch.setattr(module, name, value)
     name = module.SHORT[1]
-    monkeypatch.setattr(module, "STEADY", {name: (*module.STEADY[name][:3], 20)})
+    monkeypatch.setattr(module, "SLOW", {name: (*module.SLOW[name][:3], 20)})
     passes, traces = sys.modules["higgs_passes"], sys.modules["higgs_traces"]
     monkeypatch.setattr(passes, "auxiliary_precisions", passes.auxiliary_precisions.py_func)
     monkeypatch.setattr(traces, "PLOTTED", 10)
@@ -44,7 +44,7 @@ def test_higgs_from_disk(higgs, monkeypatch, tmp_path):
     higgs.main()
     summary = json.loads((tmp_path / "output" / "higgs_from_disk.json").read_text())
     assert min(summary["accuracy"]["mode"]) > 70.0
-    assert min(summary["accuracy"]["Gibbs, later half"]) > 70.0
+    assert min(summary["accuracy"]["Gibbs, second half"]) > 70.0
     assert {path.name for path in (tmp_path / "output").iterdir()} == {
         "higgs_from_disk.json",
         "higgs_from_disk.png",
@@ -54,18 +54,18 @@ def test_higgs_from_disk(higgs, monkeypatch, tmp_path):
 
 
 def test_control_variates_leave_the_posterior_of_higgs_as_it_is(higgs):
-    """Log-posteriors differ by a constant; at the centre no row has a gradient left."""
+    """Log-posteriors differ by a constant; at the center no row has a gradient left."""
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(50, 4)).astype("float32"), rng.choice([-1, 1], 50).astype("int8")
-    centre = rng.normal(size=4)
+    center = rng.normal(size=4)
     blocks = higgs.StreamedFrom(higgs.pg.datasets.row_blocks(X, y, block_size=20), 1)
     plain, controlled = (higgs.build_model(4, controlled=each) for each in (False, True))
     for model in (plain, controlled):
         model.set_data("X", X)
         model.set_data("y", y)
-    controlled.set_data("centre", centre)
-    controlled.set_data("slope", higgs.slope(blocks, centre))
-    points = [{"coordinates": value} for value in [*rng.normal(size=(5, 4)), centre]]
+    controlled.set_data("center", center)
+    controlled.set_data("slope", higgs.slope(blocks, center))
+    points = [{"coordinates": value} for value in [*rng.normal(size=(5, 4)), center]]
     logp = [[model.compile_logp()(point) for point in points] for model in (plain, controlled)]
     np.testing.assert_allclose(np.ptp(np.subtract(*logp)), 0.0, atol=1e-4)
     of_rows = controlled.logp(vars=[controlled["label"]])

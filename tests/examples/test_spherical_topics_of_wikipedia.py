@@ -23,7 +23,7 @@ def folder(tmp_path):
     chances = rng.gamma(0.3, size=(3, N_WORDS)) + 0.02
     chances /= chances.sum(axis=1, keepdims=True)
     counts = rng.multinomial(30, chances[rng.integers(3, size=N_PAGES)])
-    counts[:, 0] += 1  # a word that all pages have says nothing
+    counts[:, 0] += 1  # a word of all pages has tf-idf weight zero
     held_out = np.minimum(counts, rng.random(counts.shape) < 0.3)
     held_out[np.arange(N_PAGES), counts.argmax(axis=1)] = 1
     arrays = sparse_arrays(sparse.csr_matrix(counts), "X")

@@ -30,7 +30,7 @@ def exact(data):
 
 @pytest.mark.slow
 def test_quadrature_integrates_a_normal_law(data):
-    """With no cost the posterior is the prior, with a huge margin a shifted normal law."""
+    """With no cost the posterior is the prior, with a huge margin a shifted normal distribution."""
     X, y = data
     prior = quadrature(X, y, cost=0.0, prior_scale=LOSS["prior_scale"])
     np.testing.assert_allclose(prior.mean, 0.0, atol=1e-10)
@@ -43,7 +43,7 @@ def test_quadrature_integrates_a_normal_law(data):
 
 @pytest.mark.slow
 def test_quadrature_does_not_depend_on_its_grid(data, exact):
-    finer = quadrature(*data, **LOSS, cells=700, spread=8.0)
+    finer = quadrature(*data, **LOSS, cells=700, half_width=8.0)
     np.testing.assert_allclose(finer.mean, exact.mean, atol=1e-4)
     np.testing.assert_allclose(finer.covariance, exact.covariance, rtol=1e-3)
 
@@ -102,9 +102,11 @@ def test_a_row_on_the_kink_is_no_trouble(data):
 
 @pytest.mark.slow
 def test_random_walk_that_reads_all_rows_is_exact(data, exact):
-    walk = StochasticRandomWalk(*data, **LOSS, scale=0.35, batch_size=20, level=0.0, random_seed=1)
-    draws = walk.sample(15_000, tune=500, thin=8)
-    assert walk.looked_at == walk.steps * N
+    sampler = StochasticRandomWalk(
+        *data, **LOSS, scale=0.35, batch_size=20, level=0.0, random_seed=1
+    )
+    draws = sampler.sample(15_000, tune=500, thin=8)
+    assert sampler.rows_read == sampler.steps * N
     for k in range(2):
         for values, expected in (
             (draws[:, k], exact.mean[k]),
@@ -120,11 +122,11 @@ def test_sequential_test_reads_fewer_rows():
     X = rng.uniform(-1, 2, size=(5000, 2))
     y = np.where(X @ [1.0, -0.6] + 0.4 * rng.normal(size=5000) > 0, 1.0, -1.0)
     target = quadrature(X, y, **LOSS, cells=150)
-    walk = StochasticRandomWalk(
+    sampler = StochasticRandomWalk(
         X, y, **LOSS, scale=0.05, batch_size=200, level=0.05, start=target.mean, random_seed=1
     )
-    draws = walk.sample(4000, thin=5)
-    assert walk.looked_at < 0.7 * walk.steps * 5000
+    draws = sampler.sample(4000, thin=5)
+    assert sampler.rows_read < 0.7 * sampler.steps * 5000
     assert np.all(np.abs(draws.mean(axis=0) - target.mean) < 0.3 * target.sd)
     assert np.all(np.abs(draws.std(axis=0) / target.sd - 1) < 0.3)
 
@@ -133,7 +135,7 @@ def test_sequential_test_reads_fewer_rows():
 def test_pegasos_finds_the_mode(data):
     X, y = data
     found = pegasos(X, y, **LOSS, n_steps=300_000, random_seed=1)
-    exact = quadrature(X, y, **LOSS, cells=300, spread=3.0)
+    exact = quadrature(X, y, **LOSS, cells=300, half_width=3.0)
     best = np.unravel_index(np.argmax(exact.probability), exact.probability.shape)
     mode = np.array([axis[i] for axis, i in zip(exact.axes, best, strict=True)])
     loss = (X, y, LOSS["cost"], LOSS["margin"], LOSS["prior_scale"] ** -2.0)

@@ -11,7 +11,7 @@ from tests.examples.scripts import ROOT, load
 
 
 @pytest.mark.slow
-def test_figures_are_the_last_line(monkeypatch, tmp_path, capsys):
+def test_results_are_the_last_line(monkeypatch, tmp_path, capsys):
     script = load(ROOT / "examples" / "vmf_mixture_of_texts.py")
     points, group = make_vmf_mixture(np.eye(5), 30.0, 200, random_seed=1)
     monkeypatch.setattr(

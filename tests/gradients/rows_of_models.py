@@ -1,4 +1,4 @@
-"""Models that meet their rows in different ways, and their full gradients written out."""
+"""Models with different kinds of row terms, and their full gradients in NumPy."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
 class Case(NamedTuple):
-    """How a model meets its rows."""
+    """A model and the way in which it obtains its rows."""
 
     n_rows: int
     batch_size: int
@@ -41,6 +41,7 @@ CASES = {
 }
 
 CASE = Case(101, 30, mode=None)
+CASE_INTERPRETED = CASE._replace(mode="FAST_COMPILE")
 
 BY_DEFAULT = ["several manifolds", "several chunks", "pm.Minibatch", "total_size of the step"]
 """Who scales the rows: nobody, pieces of all rows, the model, the step; the others scale alike."""
@@ -54,7 +55,7 @@ def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
 
 
 def parameters(case: Case):
-    """Variables, on a Stiefel manifold too if wanted, and the mean of the rows."""
+    """Variables, optionally also on a Stiefel manifold, and the mean of the rows."""
     log_sd = pm.Normal("log_sd", 0.0, 0.5)
     direction = pg.UniformSphere("direction", shape=3)
     b = pm.Normal("b", 0.5, 2.0, shape=WIDTH)
@@ -90,8 +91,8 @@ def full_model(case: Case, x: np.ndarray, y: np.ndarray) -> pm.Model:
     with pm.Model() as model:
         mean, log_sd = parameters(case)
         weight = (case.total_size or case.n_rows) / case.n_rows
-        law = pm.Normal.dist(mean(pt.as_tensor(x)), pt.exp(log_sd))
-        pm.Potential("y", weight * pt.sum(pm.logp(law, pt.as_tensor(y))))
+        dist = pm.Normal.dist(mean(pt.as_tensor(x)), pt.exp(log_sd))
+        pm.Potential("y", weight * pt.sum(pm.logp(dist, pt.as_tensor(y))))
     return model
 
 
@@ -119,14 +120,14 @@ class Setup:
         assert self._full.product.names == self.step.product.names
 
     def full(self, x: np.ndarray) -> np.ndarray:
-        """Gradient of all rows, and the log-density behind it."""
+        """Gradient over all rows, followed by the log-density."""
         return values(self._full.estimator.logp_grad, x, x.size + 1)
 
     def center(self, x: np.ndarray) -> None:
         self.gradient.center_at(x, self.gradient.gradient_of_all_rows(x))
 
     def estimates(self, x: np.ndarray) -> np.ndarray:
-        """Of all the minibatches of consecutive rows there are, or of some random ones.
+        """Estimates from all minibatches of consecutive rows, or from random minibatches.
 
         Where the rows divide into minibatches, those that share no row stand for all of them.
         """

@@ -1,4 +1,4 @@
-"""Gradients of all rows, control variates and coordinates, against the full gradient."""
+"""Gradients over all rows, control variates and coordinates, against the full gradient."""
 
 import inspect
 
@@ -14,6 +14,7 @@ from pymc_geodesic.gradients.metric import LowRank, Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
     CASE,
+    CASE_INTERPRETED,
     CASES,
     INTERPRETED,
     WIDTH,
@@ -193,7 +194,7 @@ def lacks_the_last_rows(setup):
         centered_with_another_minibatch,
     ],
 )
-def test_faults_are_noticed(plain, fault):
+def test_mutants_are_rejected(plain, fault):
     plain.center(plain.here)
     assert max(worst_errors(plain)) < 1e-10
     coordinates = plain.gradient._by_order[1]
@@ -202,8 +203,8 @@ def test_faults_are_noticed(plain, fault):
     plain.gradient._by_order[1] = coordinates
 
 
-def test_new_data_move_total_and_center():
-    setup = Setup(CASE)
+def test_new_data_update_total_and_center():
+    setup = Setup(CASE_INTERPRETED)
     x, y = rows_of(setup.case)
     setup.step.setup_chain(np.random.default_rng(1), 40, 2)
     point = setup.model.initial_point(random_seed=1)
@@ -227,7 +228,7 @@ def test_new_data_move_total_and_center():
     assert error(np.mean(estimates, axis=0), setup.full(setup.there)[:-1]) < 1e-10
 
 
-def test_variables_of_other_steps_are_taken_over():
+def test_variables_of_other_steps_are_updated():
     case = CASE
     x, y = rows_of(case)
     model = model_of(case)
@@ -308,7 +309,7 @@ def test_sparse_rows():
     assert max(error(g, total) for g in at_center) < 1e-10
 
 
-def test_step_above_the_rows_has_a_log_density_to_explore():
+def test_minibatch_of_all_rows_provides_a_log_density():
     # the rows belong to another step's part of the model
     x, y = rows_of(CASE)
     with pm.Model() as model:

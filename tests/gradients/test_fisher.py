@@ -36,7 +36,7 @@ def estimator_of(model, arrays, source=IndependentRows, batch_size=BATCH):
 
 
 def compile_noise_natively(estimator):
-    """Compile the variance without the gradient, which nobody calls in machine code here."""
+    """Compile the variance without the gradient, which these tests do not call natively."""
     estimator._compile_kwargs = None
     return estimator.compile_noise()
 
@@ -49,8 +49,8 @@ def call(field, position, start, size=None):
 
 
 @pytest.mark.parametrize("source", [IndependentRows, RandomRows])
-def test_against_the_variance_of_the_rows(table, source):
-    """N² times the sample variance of the row gradients over n, without a share for the prior."""
+def test_variance_equals_that_of_the_rows(table, source):
+    """N² times the sample variance of the row gradients over n; the prior contributes nothing."""
     X, y = table
     with pm.Model() as model:
         X_data = pm.Data("X", X)
@@ -98,8 +98,8 @@ def test_directions_have_tangential_noise():
     """Isotropic noise around the mean direction: the same variance for every coordinate."""
     truth = np.array([0.0, 0.6, 0.8])
     n_rows = 20_000
-    law = VonMisesFisher.dist(truth, KAPPA, size=n_rows)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist(truth, KAPPA, size=n_rows)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         VonMisesFisher("x_obs", mu, KAPPA, observed=pm.Data("x", x))
@@ -111,7 +111,7 @@ def test_directions_have_tangential_noise():
     np.testing.assert_allclose(variance, expected, rtol=0.05)
 
 
-def test_variables_the_rows_do_not_touch_have_no_noise(table):
+def test_variables_independent_of_rows_have_no_noise(table):
     X, y = table
     with pm.Model() as model:
         w = pm.Normal("w", 0.0, 3.0, shape=2)
@@ -140,16 +140,16 @@ def test_minibatch_of_pymc(table):
         np.testing.assert_allclose(call(noise, position, 5), expected, rtol=1e-10)
 
 
-def test_full_data_have_no_noise_to_estimate(table):
+def test_all_rows_have_no_noise(table):
     X, y = table
     with pm.Model() as model:
         w = pm.Normal("w", 0.0, 3.0, shape=2)
         pm.Normal("y_obs", pm.Data("X", X) @ w, 1.0, observed=pm.Data("y", y))
     density = RowDensity(model, manifold_variables(model, None), AllRows())
     full = MinibatchGradient(density, compile_kwargs=INTERPRETED)
-    with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
+    with pytest.raises(ValueError, match="needs minibatches of two or more rows"):
         full.compile_noise()
-    with pytest.raises(ValueError, match="needs minibatches of two rows or more"):
+    with pytest.raises(ValueError, match="needs minibatches of two or more rows"):
         estimator_of(model, {"X": X, "y": y}, batch_size=1).compile_noise()
 
 
@@ -165,10 +165,10 @@ def mixture():
     return model, x
 
 
-def test_mixture_is_machine_code_that_is_kept(mixture, monkeypatch):
+def test_mixture_compiles_to_cached_machine_code(mixture, monkeypatch):
     """No node runs in Python, which would warn, and cost a compilation in every process.
 
-    The source says so before Numba compiles it, which takes half a minute.
+    The test reads the source before Numba compiles it, which takes half a minute.
     """
     model, x = mixture
     keys = []

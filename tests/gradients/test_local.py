@@ -1,4 +1,4 @@
-"""Local latent variables: a hierarchy whose marginal is known, and the spherical topics."""
+"""Local latent variables: a hierarchy with a known marginal distribution, and spherical topics."""
 
 import threading
 
@@ -23,8 +23,8 @@ N_ROWS, BATCH = 120, 30
 INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
-class NotedWorkers(Workers):
-    """Notes the threads that work, which with several must do so at one time."""
+class RecordedWorkers(Workers):
+    """Record the threads that work; several threads must work at the same time."""
 
     def __init__(self, n_threads):
         super().__init__(n_threads)
@@ -101,7 +101,7 @@ def test_average_gradient_is_that_of_the_marginal(hierarchy, estimator):
     assert difference.std() / np.sqrt(difference.size) < 0.01 * np.abs(expected).mean()
 
 
-def test_a_draw_moves_only_the_rows_of_its_minibatch(hierarchy, estimator):
+def test_a_draw_updates_only_the_rows_of_its_minibatch(hierarchy, estimator):
     model, _ = hierarchy
     estimator.source.reset(2)
     point = model.initial_point()
@@ -120,18 +120,18 @@ def test_result_does_not_depend_on_the_number_of_cores(hierarchy, estimator):
     model, _ = hierarchy
     results = {}
     for n_threads in (1, 2):
-        estimator.workers = NotedWorkers(n_threads)
+        estimator.workers = RecordedWorkers(n_threads)
         results[n_threads] = gradients(estimator, model, 0.5, 5, seed=4)[0]
         assert len(estimator.workers.seen) == n_threads
     assert np.array_equal(results[1], results[2])
 
 
-def test_interpreted_fields_stay_in_one_thread(hierarchy, estimator):
+def test_interpreted_functions_run_in_one_thread(hierarchy, estimator):
     """A function of PyTensor may not be called again before it returns."""
     model, _ = hierarchy
     interpreted = make_estimator(hierarchy, compile_kwargs=INTERPRETED)
-    interpreted.workers = NotedWorkers(2)
-    estimator.workers = NotedWorkers(1)
+    interpreted.workers = RecordedWorkers(2)
+    estimator.workers = RecordedWorkers(1)
     ours = gradients(interpreted, model, 0.5, 5, seed=4)[0]
     assert not interpreted.workers.seen
     np.testing.assert_allclose(ours, gradients(estimator, model, 0.5, 5, seed=4)[0], rtol=1e-9)
@@ -149,7 +149,7 @@ SET = {"step_size": 0.03, "friction": 5.0, "n_steps": 10}
 
 @pytest.mark.parametrize("sampler", ["gibbs", slow("sggmc"), slow("gsgnht")])
 def test_posterior_of_the_global_variable(hierarchy, sampler):
-    """With all rows, and more draws of the local variables asked for than keep it warm."""
+    """With all rows, and more draws of the local variables than necessary."""
     model, y = hierarchy
     precision = 1 / 100 + N_ROWS / 2
     mean, sd = np.sum(y) / 2 / precision, 1 / np.sqrt(precision)
@@ -178,7 +178,7 @@ def test_posterior_of_the_global_variable(hierarchy, sampler):
 
 
 def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
-    """It widens the draws by up to 5 % at a kinetic temperature of 1.02, and not with all rows."""
+    """It inflates the variance by up to 5 % at a kinetic temperature of 1.02; all rows do not."""
     model, y = hierarchy
     local = {"local": [model["z"]], "minibatch": ["y"], "local_tune": 5, "tune_temperature": 1.1}
     for batch_size, warned in ((N_ROWS // 2, True), (N_ROWS, False)):
@@ -218,8 +218,8 @@ def test_frontier_separates_fixed_from_varying_values():
 
 
 @pytest.mark.parametrize("batch_size", [4, 50])
-def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
-    """Of numbers that a container picks out, of global variables and beside local ones."""
+def test_lengths_determined_by_data_are_not_numbers_of_rows(batch_size):
+    """For numbers that a container selects, of global variables, also with local variables."""
     rng = np.random.default_rng(4)
     picked, W = np.array([False, True, True, False, True, True]), rng.normal(size=(6, 3))
     y = rng.normal(size=(60, 3))
@@ -228,8 +228,8 @@ def test_lengths_that_only_data_tell_are_not_those_of_rows(batch_size):
         with pm.Model() as model:
             rows, mask = pm.Data("y", y), pm.Data("picked", picked)
             weights = pm.Normal("W", shape=(6, 3))
-            places = mask.nonzero()[0] if by_data else np.flatnonzero(picked)
-            chosen = weights[places]
+            indices = mask.nonzero()[0] if by_data else np.flatnonzero(picked)
+            chosen = weights[indices]
             pm.Potential("penalty", -pt.sum(chosen**4))
             z = pm.Normal("z", shape=(60, 4))
             pm.Normal("seen", z @ chosen, 1.0, observed=rows)
@@ -266,8 +266,8 @@ def test_data_of_another_shape_raise():
         step.setup_chain(np.random.default_rng(1), 2, 2)
 
 
-def test_topic_gradient_meets_the_documents_twice():
-    """Averaged over draws, the documents enter by one product forward and one back."""
+def test_topic_gradient_uses_the_documents_twice():
+    """Averaged over draws, the documents enter by one forward and one backward product."""
     V = np.abs(np.random.default_rng(0).normal(size=(40, 11)))
     V /= np.linalg.norm(V, axis=1, keepdims=True)
     model = spherical_admixture(V, 3, kappa=50, sigma=10, kappa0=10)
@@ -324,7 +324,7 @@ def test_local_variable_must_have_a_point_for_each_row():
 
 
 def test_a_new_step_continues_from_a_saved_state(hierarchy):
-    """With the step size of the local variables that was found, and where it was in the rows."""
+    """With the adapted step size of the local variables and the position in the order of rows."""
     model, _ = hierarchy
 
     def started(seed):

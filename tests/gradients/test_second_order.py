@@ -1,4 +1,4 @@
-"""Control variates of second order: exact in the mean, and of second order."""
+"""Second-order control variates: unbiasedness, and order of the noise."""
 
 import inspect
 
@@ -14,6 +14,7 @@ from pymc_geodesic.gradients.metric import Metric
 from tests.gradients.rows_of_models import (
     BY_DEFAULT,
     CASE,
+    CASE_INTERPRETED,
     CASES,
     Setup,
     error,
@@ -73,7 +74,7 @@ def test_mean_over_all_minibatches_is_the_full_gradient(setup):
 
 
 @pytest.mark.parametrize("order", [1, 2])
-def test_noise_falls_with_the_order(plain, order):
+def test_noise_decreases_with_the_order(plain, order):
     use_second_order(plain)
     plain.gradient.order = order
     direction = plain.there - plain.here
@@ -102,7 +103,7 @@ def noise_far_away(setup: Setup) -> float:
     return float(second / first)
 
 
-def test_noise_far_away_is_no_more_than_the_reach_makes(plain):
+def test_noise_far_away_is_bounded_by_clipping(plain):
     use_second_order(plain)
     plain.gradient.reach[:] = control_variate_gradients.SETTINGS.reach
     estimates, exact = far_estimates(plain, 2)
@@ -129,8 +130,8 @@ def test_whitened_coordinates_are_clipped(reach):
     assert away[3] == 7.0
 
 
-def test_reach_follows_the_metric():
-    setup = Setup(CASE)
+def test_clipping_uses_the_metric():
+    setup = Setup(CASE_INTERPRETED)
     assert setup.gradient.compile_second_order()
     use_second_order(setup)
     d = setup.gradient.n_euclidean
@@ -141,7 +142,7 @@ def test_reach_follows_the_metric():
 
 
 def worst_errors(setup: Setup) -> tuple[float, float]:
-    """At the centering point, and of the change from there of the mean over all minibatches."""
+    """Errors at the centering point, and of the change of the mean over all minibatches."""
     known = setup.full(setup.here)[:-1]
     at_center = max(error(g, known) for g in setup.estimates(setup.here))
     mean, exact = setup.estimates(setup.there).mean(axis=0), setup.full(setup.there)[:-1]
@@ -186,7 +187,7 @@ def minibatch_counts_once(setup):
 
 
 def edited(setup, old, new):
-    """Let a mutant of the estimate run in the place of the right one."""
+    """Replace the estimate by a mutant."""
     source = inspect.getsource(control_variate_gradients._second_order_estimate.py_func)
     assert source.count(old) == 1
     scope = dict(vars(control_variate_gradients))
@@ -226,7 +227,7 @@ def curvature_along_the_position(setup):
         curvature_along_the_position,
     ],
 )
-def test_faults_are_noticed(plain, fault):
+def test_mutants_are_rejected(plain, fault):
     use_second_order(plain)
     assert max(worst_errors(plain)) < 1e-10
     coordinates, weights = plain.gradient._by_order[2], plain.gradient.curvature.weights.copy()
@@ -236,7 +237,7 @@ def test_faults_are_noticed(plain, fault):
     plain.gradient.curvature.weights[:] = weights
 
 
-def test_state_takes_the_hessian_along(plain):
+def test_state_includes_the_hessian(plain):
     use_second_order(plain)
     plain.gradient.reach[:] = 0.5 + np.arange(plain.gradient.n_euclidean)
     state, expected = plain.gradient.state, plain.estimates(plain.there)
@@ -249,8 +250,8 @@ def test_state_takes_the_hessian_along(plain):
     assert "hessian" not in plain.gradient.state
 
 
-def test_new_data_move_the_hessian():
-    setup = Setup(CASE)
+def test_new_data_update_the_hessian():
+    setup = Setup(CASE_INTERPRETED)
     assert setup.gradient.compile_second_order()
     use_second_order(setup)
     x, y = rows_of(setup.case)

@@ -1,4 +1,4 @@
-"""Run a kernel on many independent chains."""
+"""Drivers that run a kernel on many independent chains."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,12 +33,12 @@ TIME = 2.0
 
 
 def called(field: GradientFunction, context: np.ndarray | None = None) -> Callback:
-    """A field as kernels call it."""
+    """Gradient function with the signature that kernels call."""
     return Callback(field.address, np.zeros(1, dtype=np.int64) if context is None else context)
 
 
 def gradient_field(target: Target) -> GradientFunction:
-    """The gradient of a target, as kernels of one chain call it."""
+    """Gradient of a target, with the signature that kernels of one chain call."""
     log_density = target.log_density
 
     @njit
@@ -112,7 +112,7 @@ def start(target: Target, n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 class Ends(NamedTuple):
-    """Where chains end.
+    """Final states of chains.
 
     Attributes
     ----------
@@ -160,9 +160,9 @@ def run_langevin(
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
     temperatures, thermostats = np.empty((n, n_blocks)), np.zeros((n, n_blocks))
     if inertia is not None:
-        spread = 1.0 / np.sqrt(product.dims * inertia)
+        sd = 1.0 / np.sqrt(product.dims * inertia)
         normal = np.random.default_rng(4).standard_normal((n, n_blocks))
-        thermostats = balance + spread * normal
+        thermostats = balance + sd * normal
         inertias = np.full(n_blocks, inertia)
     kernel = kernel or (sggmc if inertia is None else gsgnht)
     for chain in range(n):
@@ -259,8 +259,8 @@ def run_ssgnht(
     diffusions = np.full(len(product.dims), diffusion)
     inertias, targets = np.full(len(product.dims), inertia), np.ones(len(product.dims))
     rng = np.random.default_rng(4)
-    spread = 1.0 / np.sqrt(product.dims * inertia)
-    thermostats = diffusion + spread * rng.standard_normal((n, len(product.dims)))
+    sd = 1.0 / np.sqrt(product.dims * inertia)
+    thermostats = diffusion + sd * rng.standard_normal((n, len(product.dims)))
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
     for chain in range(n):
         kernel(
@@ -278,7 +278,7 @@ def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) ->
     """
     log_density, size = target.log_density, target.product.size
     widths = target.product.blocks[:, 2] * target.product.blocks[:, 3]
-    factor, spread = np.repeat(scales, widths), np.sqrt(noise)
+    factor, sd = np.repeat(scales, widths), np.sqrt(noise)
 
     @njit
     def function(position, argument, context, output):
@@ -286,7 +286,7 @@ def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) ->
         normal = np.empty(size)
         fill_normal(array_at(context[0], (2,), types.uint64), normal)
         for i in range(size):
-            output[i] = factor[i] * output[i] + spread[i] * normal[i]
+            output[i] = factor[i] * output[i] + sd[i] * normal[i]
         return value
 
     return native_function(function, size, n_context=1)

@@ -1,4 +1,4 @@
-"""Without noise the kernels are integrators: reversible, and of second order."""
+"""Kernels without noise: reversibility, and second order in the step size."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -43,7 +43,7 @@ def run(
     friction: np.ndarray = FRICTION,
     splitting: int = EXACT,
 ) -> list[np.ndarray]:
-    """State after some steps, the noise silenced by a known variance that leaves nothing of it."""
+    """State after some steps without noise: a known variance replaces all of it."""
     product = target.product
     state = [part.copy() for part in state]
     n_blocks = len(product.dims)
@@ -100,7 +100,7 @@ def test_sggmc_without_friction_is_reversible(field):
 
 @pytest.mark.parametrize("splitting", [EXACT, PAPER])
 def test_gsgnht_without_noise_is_reversible(field, splitting):
-    """Time runs backwards when velocities and thermostats change their sign."""
+    """Changing the sign of velocities and thermostats reverses time."""
     x, v, xi = initial_state(gsgnht)
     free = {"friction": np.zeros(4), "splitting": splitting}
     there = run(gsgnht, field, [x, v, xi], 0.05, 40, **free)
@@ -113,7 +113,7 @@ def test_gsgnht_without_noise_is_reversible(field, splitting):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_two_calls_continue_as_one(kernel, field):
-    """The merged half geodesics end a call where the next one begins."""
+    """Merged half geodesics end a call where the next one begins."""
     state = initial_state(kernel)
     whole = run(kernel, field, state, 0.05, 30)
     halves = run(kernel, field, run(kernel, field, state, 0.05, 10), 0.05, 20)

@@ -1,4 +1,4 @@
-"""Unknown gradient noise: the temperature it adds, and thermostats that absorb it."""
+"""Unknown gradient noise: temperature bias, and compensation by thermostats."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def noisy_field():
 
 @pytest.fixture
 def noisy(noisy_field):
-    """Gradient function with noise, and the context that points at the stream of the noise."""
+    """Gradient function with noise, and the context with the address of its random stream."""
     stream = new_stream(np.random.default_rng(7))
     context = np.array([stream.ctypes.data], dtype=np.int64)
     yield noisy_field, context
@@ -53,13 +53,13 @@ def run(noisy, known, **options):
 
 @pytest.mark.parametrize("known", [0.0, 0.5])
 def test_unknown_noise_adds_the_predicted_temperature(noisy, known):
-    excess = noise_bias(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
-    assert 0.05 < excess < 0.3
+    bias = noise_bias(STEP, FRICTION * STEP, (1.0 - known) * NOISE)
+    assert 0.05 < bias < 0.3
     ends = run(noisy, known * NOISE)
     assert TARGET.worst(ends.x) > LIMIT
     temperature = (ends.v**2).sum(axis=1).mean() / 2.0
-    error = np.sqrt(1.0 / N_CHAINS) * (1.0 + excess)
-    assert abs(temperature - 1.0 - excess) < LIMIT * error
+    error = np.sqrt(1.0 / N_CHAINS) * (1.0 + bias)
+    assert abs(temperature - 1.0 - bias) < LIMIT * error
 
 
 def balance_of(known):
@@ -67,16 +67,16 @@ def balance_of(known):
     decay = np.exp(-FRICTION * STEP)
     injected = 1.0 - decay**2 - (0.5 * STEP * (1.0 + decay)) ** 2 * known * NOISE
 
-    def excess(xi):
+    def bias(xi):
         whole = np.exp(-xi * STEP) * decay
         of_gradient = noise_bias(STEP, (FRICTION + xi) * STEP, NOISE)
         return np.exp(-xi * STEP) * injected / (1.0 - whole**2) + of_gradient - 1.0
 
-    return brentq(excess, 0.0, 2.0 * FRICTION)
+    return brentq(bias, 0.0, 2.0 * FRICTION)
 
 
 @pytest.mark.parametrize("known", [0.0, 0.5])
-def test_thermostat_absorbs_unknown_noise(noisy, known):
+def test_thermostat_compensates_unknown_noise(noisy, known):
     """Started at the friction that balances the noise, the target is stationary."""
     balance, inertia = balance_of(known), 2.0
     ends = run(noisy, known * NOISE, inertia=inertia, balance=balance)
@@ -85,8 +85,8 @@ def test_thermostat_absorbs_unknown_noise(noisy, known):
     assert thermostat_errors(ends, TARGET, inertia, balance) < LIMIT
 
 
-def test_thermostat_finds_the_balance(noisy):
-    """From ξ = 0, which leaves the positions too wide."""
+def test_thermostat_converges_to_the_balance(noisy):
+    """From ξ = 0, at which the variance of the positions is too large."""
     ends = run(noisy, 0.0, inertia=0.5, n_steps=200)
     error = ends.thermostats.std() / np.sqrt(N_CHAINS)
     assert ends.thermostats.mean() == pytest.approx(balance_of(0.0), abs=LIMIT * error)
@@ -105,7 +105,7 @@ def test_clips_are_counted(noisy):
 
 @pytest.mark.parametrize("angle", [0.05, 0.4, 1.0, 2.5])
 def test_noise_bias_is_the_stationary_variance(angle):
-    """Var of v ← e^{−ρ} v + push·noise, push = ε(1 + e^{−ρ})/2."""
+    """Var of v ← e^{−ρ} v + factor·noise, factor = ε(1 + e^{−ρ})/2."""
     decay = np.exp(-angle)
     expected = (0.1 * 0.5 * (1.0 + decay)) ** 2 * 7.0 / (1.0 - decay**2)
     assert noise_bias(0.1, angle, 7.0) == pytest.approx(expected, rel=1e-12)
@@ -114,7 +114,7 @@ def test_noise_bias_is_the_stationary_variance(angle):
 @pytest.mark.parametrize("repeats", [1, 2, 5, 20])
 @pytest.mark.parametrize("angle", [0.1, 1.0])
 def test_repeated_noise(angle, repeats):
-    """Sum over all past noise, each value of which acts in ``repeats`` steps."""
+    """Sum over all past noise; each value acts in ``repeats`` steps."""
     decay = np.exp(-angle)
     variances = []
     for phase in range(1, repeats + 1):

@@ -1,4 +1,4 @@
-"""Log-normal laws by mean-reverting geometric Brownian motion."""
+"""Exact transition of mean-reverting geometric Brownian motion."""
 
 import math
 
@@ -32,8 +32,8 @@ def transition(state, time, seed=1):
 def test_the_transition_is_that_of_the_process(time):
     """Mean and variance of the Ornstein–Uhlenbeck process of the logarithm."""
     decay = math.exp(-time)
-    law = stats.norm(0.5 + decay * (4.0 - 0.5), math.sqrt((1.0 - decay**2) / 6.0))
-    assert stats.kstest(transition(np.full(N, 4.0), time), law.cdf).pvalue > 1e-4
+    dist = stats.norm(0.5 + decay * (4.0 - 0.5), math.sqrt((1.0 - decay**2) / 6.0))
+    assert stats.kstest(transition(np.full(N, 4.0), time), dist.cdf).pvalue > 1e-4
 
 
 def test_two_transitions_are_one_of_twice_the_time():
@@ -77,11 +77,11 @@ def test_the_posterior_of_log_normal_data_is_exact_at_any_step(step_size):
     assert failed == -1
     np.testing.assert_allclose(exposures.reshape(-1, 2), np.tile([5.0, 0.25], (N // 2, 1)))
     for column, pull, precision in ((0, 1.0 + 4.0, 6.0), (1, 2.0 + 0.25, 0.5)):
-        law = stats.norm(pull / precision, precision**-0.5)
-        assert stats.kstest(state[column::2], law.cdf).pvalue > 1e-4
+        dist = stats.norm(pull / precision, precision**-0.5)
+        assert stats.kstest(state[column::2], dist.cdf).pvalue > 1e-4
 
 
-def test_noise_widens_the_law_by_the_hyperbolic_tangent():
+def test_noise_inflates_the_variance_by_the_hyperbolic_tangent():
     """Estimates of A have variance 1, so the variance of log θ grows by tanh(h/2)/B²."""
     step_size, n = 1.0, 3000
     rng, own = np.random.default_rng(6), stream(7)

@@ -1,4 +1,4 @@
-"""Rounding errors do not accumulate over very many inner steps."""
+"""Accumulation of rounding errors over many inner steps."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Broken kernels are rejected by the checks that the real ones pass."""
+"""Rejection of mutant kernels by the checks that the real kernels pass."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.kernels.test_dynamics import observed_order
 from tests.mutants import (
     ASYMMETRIC,
     BIASED,
-    REFUSED,
+    REJECTED,
     UNPROJECTED,
     Mutant,
     scaled_tangent_geodesic,
@@ -39,7 +39,7 @@ def many():
 
 
 def run(kernel, compiled, field, many, n=N_CHAINS, target=TARGET):
-    """Positions, velocities where there are any, and acceptance rates."""
+    """Positions, velocities if the kernel has any, and acceptance rates."""
     if kernel is gmc:
         x, acceptance = run_gmc(target, *many, n, step_size=BIG_STEP, kernel=compiled)
         return x, None, acceptance.mean()
@@ -57,14 +57,10 @@ def test_real_kernels_pass(kernel, field, many):
 
 FAULTS = [
     "sggmc: noise 10 % too small",
-    "sggmc: half of the friction",
-    "sggmc: gradient 10 % too small",
     "gsgnht: wrong thermometer",
     "gmc: velocities 10 % too small",
-    "gmc: no kinetic energy",
-    "gmc: no first half of a kick",
 ]
-"""One of each kind, and of two degrees the smaller one; the others are slow."""
+"""One of each kernel; the others are slow."""
 
 
 @pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED), ids=str)
@@ -73,8 +69,8 @@ def test_biased_kernels_are_rejected(mutant, field, many):
     assert TARGET.worst(x, v) > LIMIT
 
 
-@pytest.mark.parametrize("mutant", REFUSED, ids=str)
-def test_refused_proposals_are_noticed(mutant, field, many):
+@pytest.mark.parametrize("mutant", REJECTED, ids=str)
+def test_rejected_proposals_are_detected(mutant, field, many):
     _, _, acceptance = run(mutant.kernel, mutant.compile(), field, many)
     assert acceptance < 0.8
 
@@ -85,24 +81,17 @@ def test_velocities_are_tangent_at_every_geodesic(kernel, field):
     run(kernel, watched, field, side_by_side(TARGET, 1), n=1)
 
 
-@pytest.mark.parametrize(
-    "mutant", by_default([str(UNPROJECTED[0]), str(UNPROJECTED[2])], of=UNPROJECTED), ids=str
-)
-def test_velocities_off_the_tangent_space_are_noticed(mutant, field):
+@pytest.mark.parametrize("mutant", by_default([str(UNPROJECTED[0])], of=UNPROJECTED), ids=str)
+def test_velocities_off_the_tangent_space_are_detected(mutant, field):
     with pytest.raises(ArithmeticError, match="not tangent"):
         run(mutant.kernel, mutant.compile(), field, side_by_side(TARGET, 1), n=1)
 
 
-OF_FIRST_ORDER = [
-    "sggmc: no first half of a geodesic",
-    "sggmc: explicit friction",
-    "sggmc: gradient after friction",
-    "gsgnht: late thermostat",
-]
+OF_FIRST_ORDER = ["sggmc: explicit friction", "gsgnht: delayed thermostat"]
 
 
 @pytest.mark.parametrize("mutant", by_default(OF_FIRST_ORDER, of=ASYMMETRIC), ids=str)
-def test_kernels_of_lower_order_are_noticed(mutant):
+def test_kernels_of_lower_order_are_detected(mutant):
     assert observed_order(mutant.kernel, mutant.compile(), TARGET) < 1.5
 
 

@@ -1,4 +1,4 @@
-"""Curvature by power iteration and gradient noise from differences."""
+"""Curvature by power iteration, and gradient noise from differences."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ SPACE = Product([("x", Euclidean(3), 1), ("mu", Sphere(4), 2)])
 
 @njit
 def log_density(position, argument, context, output):
-    """A normal law with curvatures `SCALES`, and two von Mises–Fisher laws around (1, 0, 0, 0)."""
+    """Normal with curvatures `SCALES`, and two von Mises–Fisher densities, mode (1, 0, 0, 0)."""
     output[:] = 0.0
     total = 0.0
     for i in range(3):

@@ -1,4 +1,4 @@
-"""On flat space the kernels are the methods they generalize, written out in NumPy."""
+"""Reduction of the kernels on Euclidean space to the methods that they generalize, in NumPy."""
 
 import numpy as np
 import pytest
@@ -220,7 +220,7 @@ def test_gmc_is_hmc(state, step):
     assert (divergences, evaluations) == (0, 1 + transitions * n_steps)
 
 
-def test_gmc_discards_before_it_keeps(state):
+def test_gmc_discards_burn_in_draws(state):
     x, _, stream = state
     field = native_function(compiled_density, SIZE, SIZE + 1)
     arguments = called(field), 0, FLAT.space

@@ -1,4 +1,4 @@
-"""The CIR transition against its density, and SCIR chains against theorem 3.1."""
+"""CIR transition against its density, and SCIR chains against theorem 3.1."""
 
 import math
 
@@ -20,6 +20,7 @@ from pymc_geodesic.runtime.gradient_functions import Callback, native_function
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.variates import fill_log_gamma, poisson
+from tests.grids import slow
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
@@ -32,8 +33,8 @@ def stream(seed=1):
     return new_stream(np.random.default_rng(seed))
 
 
-def cir_law(shape, state, time):
-    """Distribution function of log θ after a time, from the non-central χ² law."""
+def cir_cdf(shape, state, time):
+    """Distribution function of log θ after a time, from the non-central χ² distribution."""
     scale = 0.5 * -math.expm1(-time)
     return lambda x: stats.ncx2.cdf(np.exp(x) / scale, 2.0 * shape, state / math.expm1(time) * 2.0)
 
@@ -52,36 +53,36 @@ def check_transition(transition, seed=1):
         transition(log_state, np.full(N, shape), ZERO, np.full(1, time), stream(seed))
         # Where mass lies below the range of doubles, distributions are compared above 1e-290.
         seen = np.maximum(log_state, math.log(1e-290))
-        law = cir_law(shape, state, time)
-        low = law(np.array([math.log(1e-290)]))[0]
+        dist = cir_cdf(shape, state, time)
+        low = dist(np.array([math.log(1e-290)]))[0]
         above = seen[seen > math.log(1e-290)]
         share = stats.binomtest(len(seen) - len(above), N, min(low, 1.0)).pvalue if low else 1.0
         p_value = stats.kstest(
-            above, lambda x, law=law, low=low: (law(x) - low) / (1.0 - low)
+            above, lambda x, dist=dist, low=low: (dist(x) - low) / (1.0 - low)
         ).pvalue
         worst = min(worst, p_value, share)
     return worst
 
 
-def test_the_transition_has_the_non_central_chi_squared_law():
+def test_the_transition_has_the_non_central_chi_squared_distribution():
     assert check_transition(cir_transition) > 1e-4
 
 
 def test_the_transition_density_solves_the_process():
     """Mean and variance of the distribution above are those of dθ = (a − θ)dt + √(2θ) dW."""
     for shape, state, time in CASES:
-        law = stats.ncx2(
+        dist = stats.ncx2(
             2.0 * shape, 2.0 * state / math.expm1(time), scale=0.5 * -math.expm1(-time)
         )
         decay = math.exp(-time)
-        assert law.mean() == pytest.approx(state * decay + shape * (1 - decay), rel=1e-9)
+        assert dist.mean() == pytest.approx(state * decay + shape * (1 - decay), rel=1e-9)
         variance = 2 * state * (decay - decay**2) + shape * (1 - decay) ** 2
-        assert law.var() == pytest.approx(variance, rel=1e-9)
+        assert dist.var() == pytest.approx(variance, rel=1e-9)
 
 
 @pytest.mark.parametrize("state", [-700.0, -1e5])
-def test_states_below_every_number_keep_their_logarithm(state):
-    """From far below, θ is a gamma variate times 1 − e⁻ʰ; nothing is zero."""
+def test_underflowing_states_keep_their_logarithm(state):
+    """From a tiny state, θ is a gamma variate times 1 − e⁻ʰ and never zero."""
     log_state = np.full(N, state)
     cir_transition(log_state, np.full(N, 1e-3), ZERO, np.full(1, 0.4), stream())
     assert np.isfinite(log_state).all()
@@ -92,7 +93,7 @@ def test_states_below_every_number_keep_their_logarithm(state):
 
 
 @pytest.mark.parametrize("shape", [1e-3, 0.1, 1.0, 50.0])
-def test_the_gamma_law_is_stationary(shape):
+def test_the_gamma_distribution_is_stationary(shape):
     start, end = np.empty((2, N))
     fill_log_gamma(stream(5), np.full(N, shape), start)
     end[:] = start
@@ -130,7 +131,7 @@ def without_mixture(log_state, shape, log_rate, time, stream):
 
 @like_the_kernel
 def doubled_centrality(log_state, shape, log_rate, time, stream):
-    """Mutant: the non-centrality is taken for the rate of the Poisson variate."""
+    """Mutant: the non-centrality is the rate of the Poisson variate."""
     shapes = shape.copy()
     for i in range(shapes.size):
         shapes[i] += poisson(stream, 2.0 * math.exp(log_state[i]) / math.expm1(time[0]))
@@ -154,8 +155,10 @@ def euler(log_state, shape, log_rate, time, stream):
     log_state += math.log(time[0])
 
 
-@pytest.mark.parametrize("mutant", [without_mixture, doubled_centrality, halved_freedom, euler])
-def test_mutants_of_the_transition_are_found(mutant):
+@pytest.mark.parametrize(
+    "mutant", [euler, *map(slow, (without_mixture, doubled_centrality, halved_freedom))]
+)
+def test_mutants_of_the_transition_are_rejected(mutant):
     assert check_transition(mutant) < 1e-8
 
 
@@ -174,7 +177,7 @@ def two_minibatches(position, argument, context, output):
 
 
 def noisy_chains(n, steps, step_size, start, prior):
-    """θ of ``n`` independent chains after some steps, each with minibatches of its own."""
+    """θ of ``n`` independent chains after some steps, each with its own minibatches."""
     field = native_function(two_minibatches, 3)
     callback, priors = Callback(field.address, NO_CONTEXT), Prior(prior, np.ones(3))
     rng = np.random.default_rng(3)
@@ -248,7 +251,7 @@ BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
 
 
 @pytest.mark.parametrize("log_theta", [[0.0, 1.0], [-600.0, 4.0]])
-def test_counts_and_exposures_are_told_apart(log_theta):
+def test_counts_and_exposures_are_distinguished(log_theta):
     field = native_function(poisson_like, 4)
     values, counts, exposures = np.empty((3, 4))
     values_from_logs(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
@@ -306,7 +309,7 @@ def test_an_undefined_count_stops_too():
     assert run_two(undefined, [0], np.zeros(2))[0] == 0
 
 
-def test_density_of_the_transition_integrates_to_the_law():
+def test_density_of_the_transition_integrates_to_its_cdf():
     """The reference distribution is that of eq. 2.2, whose density contains a Bessel function."""
     shape, state, time = 0.7, 2.0, 0.4
     c = 1.0 / -math.expm1(-time)
@@ -318,10 +321,10 @@ def test_density_of_the_transition_integrates_to_the_law():
         root = 2.0 * math.sqrt(u * v)
         return c * math.exp(-u - v + root) * (v / u) ** (0.5 * order) * special.ive(order, root)
 
-    law = cir_law(shape, state, time)
+    dist = cir_cdf(shape, state, time)
     for upper in (0.1, 1.0, 3.0):
         mass = integrate.quad(density, 0.0, upper)[0]
-        assert mass == pytest.approx(law(math.log(upper)), abs=1e-7)
+        assert mass == pytest.approx(dist(math.log(upper)), abs=1e-7)
 
 
 # Counts whose sum depends on ω.
@@ -368,9 +371,9 @@ def tilted_moments():
     return moment(1), math.sqrt(moment(2) - moment(1) ** 2)
 
 
-@pytest.mark.parametrize("count_total", [1.0, 4.0, 9.0])
+@pytest.mark.parametrize("count_total", [slow(1.0), 4.0, slow(9.0)])
 def test_counts_whose_sum_depends_on_the_point_leave_the_posterior_invariant(count_total):
-    """Whatever M is; and the sum of θ is a gamma variate that does not depend on ω."""
+    """For every M; the sum of θ is a gamma variate that does not depend on ω."""
     share, total = tilted_chains(count_total)
     mean, sd = tilted_moments()
     assert (mean, sd) == (pytest.approx(0.8068, abs=1e-4), pytest.approx(0.1821, abs=1e-4))
@@ -380,8 +383,8 @@ def test_counts_whose_sum_depends_on_the_point_leave_the_posterior_invariant(cou
     assert abs(stats.spearmanr(share, total).statistic) < 4.0 / math.sqrt(CHAINS)
 
 
-def test_without_a_fixed_total_they_do_not():
-    """The sum of θ follows 2 + 5 ω₁, and long stays where it is large weigh as much again."""
+def test_counts_without_a_fixed_total_are_biased():
+    """The sum of θ has the shape 2 + 5 ω₁, and chains stay longer where it is large."""
     share, total = tilted_chains(math.nan, steps=500)
     assert abs(share.mean() - tilted_moments()[0]) > 10.0 * tilted_moments()[1] / math.sqrt(CHAINS)
     assert stats.spearmanr(share, total).statistic > 0.1

@@ -1,4 +1,4 @@
-"""SGRLD: its drift, its reflection, and the distribution that it approaches with short steps."""
+"""SGRLD: drift, reflection, and the limit distribution of short steps."""
 
 import math
 
@@ -53,8 +53,8 @@ def test_one_step_is_that_of_the_paper():
 
 
 def test_short_steps_reach_the_posterior_of_large_components():
-    """Beta and gamma marginals where nothing is near zero; with long steps they are missed."""
-    law, gamma = stats.beta(12.0, 3.9), stats.gamma(6.0, scale=1.0 / 5.0)
+    """Beta and gamma marginals away from zero; long steps do not reach them."""
+    dist, gamma = stats.beta(12.0, 3.9), stats.gamma(6.0, scale=1.0 / 5.0)
     field = native_function(multinomial_and_poisson, 4)
     p_values = []
     for step_size in (0.01, 0.7):
@@ -65,7 +65,7 @@ def test_short_steps_reach_the_posterior_of_large_components():
             advance(field, state, step_size, math.ceil(4.0 / step_size), stream)
             draw[:] = np.exp(state)
         share = draws[:, 2] / draws[:, :3].sum(axis=1)
-        p_values.append(min(stats.kstest(share, law.cdf).pvalue,
+        p_values.append(min(stats.kstest(share, dist.cdf).pvalue,
                             stats.kstest(draws[:, 3], gamma.cdf).pvalue))  # fmt: skip
     assert p_values[0] > 1e-3
     assert p_values[1] < 1e-6

@@ -96,7 +96,7 @@ def test_recursion_by_hand():
 
 
 @pytest.mark.parametrize("mutant", OTHER_RECURSIONS, ids=str)
-def test_other_recursions_are_noticed(mutant):
+def test_other_recursions_are_rejected(mutant):
     assert recursion_error(mutant.compile()) > 1e-3
 
 
@@ -158,8 +158,8 @@ def test_moments_of_a_normal_distribution():
     assert (np.abs(deviation) < LIMIT * product_of_both.std(axis=0) / math.sqrt(N_CHAINS)).all()
 
 
-def test_thermostat_absorbs_gradient_noise():
-    """Temperature 1 whatever the noise: ξ rises from A until it absorbs all of it."""
+def test_thermostat_compensates_gradient_noise():
+    """Temperature 1 with any noise: ξ increases from A until it compensates the noise."""
     size, step_size, diffusion = 300, 0.1, 1.0
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(5)
@@ -183,7 +183,7 @@ def test_thermostat_absorbs_gradient_noise():
 
 
 def run_beyond_critical_noise(kernel):
-    """Temperatures and thermostat where noise of variance s² > 1 enters at every step."""
+    """Temperatures and thermostat with noise of variance s² > 1 at every step."""
     size, step_size, diffusion, strength = 300, 0.1, 1.0, 10
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(6)
@@ -200,8 +200,8 @@ def run_beyond_critical_noise(kernel):
     return np.array(temperatures), state[2][0] * step_size, least
 
 
-def test_thermostat_is_bounded_at_the_strongest_friction():
-    """At ξh = 1 a velocity is what entered in the last step, x an AR(1) process with 1 − h²λ."""
+def test_thermostat_is_bounded_at_the_maximum_friction():
+    """At ξh = 1 a velocity is the last increment, and x an AR(1) process with 1 − h²λ."""
     temperatures, decay, least = run_beyond_critical_noise(ssgnht)
     assert decay == 1.0
     pull = 0.1**2 * CURVATURES

@@ -1,4 +1,4 @@
-"""Kernels leave their target invariant: exact draws stay exact draws."""
+"""Stationarity of the kernels: chains from exact draws keep the target distribution."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Each manifold against a form of its geodesics that was found another way."""
+"""Geodesics of each manifold against independent closed forms."""
 
 import numba
 import numpy as np
@@ -50,8 +50,8 @@ def test_great_circle(n):
     np.testing.assert_allclose(velocity, v * np.cos(angle) - x * speed * np.sin(angle), atol=1e-12)
 
 
-def test_sphere_takes_out_errors_of_the_start():
-    """A start off by 1e-6 in length and direction is on the manifold after one step."""
+def test_sphere_corrects_errors_of_the_start():
+    """After one step, a start with errors of 1e-6 in length and direction is on the manifold."""
     x, v = start(Sphere(50), (4,))
     end, velocity = Sphere(50).geodesic(x * (1 + 1e-6), v + 1e-6 * x, 0.1)
     assert Sphere(50).contains(end, 1e-14).all()
@@ -61,13 +61,13 @@ def test_sphere_takes_out_errors_of_the_start():
 @pytest.mark.slow
 def test_a_million_steps_on_a_sphere_leave_no_drift():
     @numba.njit
-    def walk(x, v, n_steps):
+    def iterate(x, v, n_steps):
         for _ in range(n_steps):
             sphere.geodesic(x, v, 0.02)
 
     x, v = (array.reshape(1, -1) for array in start(Sphere(5000)))
     speed = np.linalg.norm(v)
-    walk(x, v, 1_000_000)
+    iterate(x, v, 1_000_000)
     assert abs(np.linalg.norm(x) - 1) < 1e-14
     assert abs((x @ v.T).item()) / np.linalg.norm(v) < 1e-14
     assert np.linalg.norm(v) == pytest.approx(speed, rel=1e-9)
@@ -76,14 +76,14 @@ def test_a_million_steps_on_a_sphere_leave_no_drift():
 @pytest.mark.slow
 def test_many_steps_on_frames_leave_no_drift():
     @numba.njit
-    def walk(x, v, n_steps):
+    def iterate(x, v, n_steps):
         for _ in range(n_steps):
             stiefel.geodesic(x, v, 0.3, 5, 2)
 
     frames = Stiefel(5, 2)
     x, v = start(frames)
     speed = np.linalg.norm(v)
-    walk(x.reshape(1, -1), v.reshape(1, -1), 100_000)
+    iterate(x.reshape(1, -1), v.reshape(1, -1), 100_000)
     assert frames.contains(x, 1e-14)
     np.testing.assert_allclose(frames.project(x, v), v, atol=1e-14)
     assert np.linalg.norm(v) == pytest.approx(speed, rel=1e-10)
@@ -138,7 +138,7 @@ def test_matrix_exponential(norm, n):
     np.testing.assert_allclose(out, expected, atol=1e-13 * max(1, norm) * np.abs(expected).max())
 
 
-def test_simplex_chart_turns_a_dirichlet_into_its_law_on_the_sphere():
+def test_simplex_chart_maps_a_dirichlet_to_the_sphere():
     """Uniform points of the sphere, weighted by the chart, give the moments of a Dirichlet."""
     concentration = np.array([2.0, 3.0, 1.5])
     simplex = Simplex(3)
@@ -157,15 +157,15 @@ def test_simplex_chart_turns_a_dirichlet_into_its_law_on_the_sphere():
 
 
 def test_billiard_in_a_segment_is_a_triangle_wave():
-    """On the simplex of length two the first entry goes up and down between 0 and 1."""
+    """On the simplex of length two, the first entry oscillates between 0 and 1."""
     x, v = start(FlatSimplex(2), (100,))
     end, _ = FlatSimplex(2).geodesic(x, v, 7.0)
     unfolded = np.mod(x[:, 0] + 7.0 * v[:, 0], 2.0)
     np.testing.assert_allclose(end[:, 0], np.minimum(unfolded, 2 - unfolded), atol=1e-13)
 
 
-def test_reflection_in_a_wall_of_the_triangle():
-    """A path of little steps meets one wall; the angle of reflection is that of incidence."""
+def test_reflection_at_a_wall_of_the_simplex():
+    """A path of small steps reaches one wall; the angle of reflection is that of incidence."""
     x, v = np.array([0.1, 0.4, 0.5]), np.array([-1.0, 0.7, 0.3])
     end, velocity = FlatSimplex(3).geodesic(x, v, 0.2)
     wall = np.array([1.0, -0.5, -0.5]) / np.sqrt(1.5)
@@ -175,8 +175,8 @@ def test_reflection_in_a_wall_of_the_triangle():
 
 @pytest.mark.parametrize("n", [3, 4, 30])
 @pytest.mark.parametrize("gap", [0.0, 1e-300, 1e-17, 1e-9])
-def test_corners_let_no_ball_escape(n, gap):
-    """Shots into a corner where all but one of the walls are met within `gap`."""
+def test_reflections_in_corners_stay_inside(n, gap):
+    """Paths into a corner that reach all walls but one within `gap`."""
     simplex = FlatSimplex(n)
     rng = np.random.default_rng(1)
     x = np.full((50, n), 0.1 / n)
@@ -192,14 +192,14 @@ def test_corners_let_no_ball_escape(n, gap):
     )
 
 
-def test_start_on_a_wall():
+def test_start_at_a_wall():
     x, v = np.array([0.0, 0.4, 0.6]), np.array([-1.0, 0.5, 0.5])
     end, velocity = FlatSimplex(3).geodesic(x, v, 0.1)
     np.testing.assert_allclose(velocity, [1.0, -0.5, -0.5], atol=1e-15)
     np.testing.assert_allclose(end, [0.1, 0.35, 0.55], atol=1e-15)
 
 
-def test_a_ball_too_fast_to_follow_becomes_nan():
+def test_too_many_reflections_give_nan():
     x, v = np.full((2, 3), 1 / 3), np.array([[1e9, -1e9, 0.0], [1.0, -1.0, 0.0]])
     end, _ = FlatSimplex(3).geodesic(x, v, 1.0)
     assert np.isnan(end[0]).all()

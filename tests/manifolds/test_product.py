@@ -68,7 +68,7 @@ def test_pack_and_unpack_are_inverse(joint, values):
         np.testing.assert_allclose(unpacked[name], value, atol=1e-15)
 
 
-def test_pack_goes_by_name_and_through_charts(joint, values):
+def test_pack_by_name_with_charts(joint, values):
     shuffled = {"not a variable": np.zeros(3), **dict(reversed(values.items()))}
     packed = joint.pack(shuffled)
     np.testing.assert_array_equal(packed, joint.pack(values))
@@ -91,7 +91,7 @@ def test_unpacked_values_share_no_memory(joint, values):
         assert not np.shares_memory(value, packed)
 
 
-def test_compiled_flow_and_projection_are_those_of_the_parts(joint, values):
+def test_compiled_flow_and_projection_agree_with_components(joint, values):
     rng = np.random.default_rng(2)
     x = joint.pack(values)
     noise = rng.standard_normal(joint.size)
@@ -100,14 +100,14 @@ def test_compiled_flow_and_projection_are_those_of_the_parts(joint, values):
     end, velocity = x.copy(), v.copy()
     product.geodesic(joint.blocks, end, velocity, 0.4)
     for name, manifold, rows in COMPONENTS:
-        place, shape = joint.slices[name], (rows, *manifold.shape)
-        points, vectors = x[place].reshape(shape), v[place].reshape(shape)
-        expected = manifold.project(points, noise[place].reshape(shape))
+        part, shape = joint.slices[name], (rows, *manifold.shape)
+        points, vectors = x[part].reshape(shape), v[part].reshape(shape)
+        expected = manifold.project(points, noise[part].reshape(shape))
         np.testing.assert_array_equal(vectors, expected, err_msg=name)
         for array, wanted in zip(
             (end, velocity), manifold.geodesic(points, vectors, 0.4), strict=True
         ):
-            np.testing.assert_array_equal(array[place].reshape(shape), wanted, err_msg=name)
+            np.testing.assert_array_equal(array[part].reshape(shape), wanted, err_msg=name)
 
 
 def test_log_volume_is_the_sum_over_points(joint, values):
@@ -144,15 +144,17 @@ def test_check_names_the_variable(joint, values):
         ([("a", Sphere(3), 0)], "rows of a must be an integer of at least 1"),
     ],
 )
-def test_impossible_products_are_an_error(components, message):
+def test_impossible_products_raise(components, message):
     with pytest.raises(ValueError, match=message):
         Product(components)
 
 
 def test_pack_errors_name_the_variable(joint, values):
-    with pytest.raises(ValueError, match="lack the variable 'frame'"):
+    with pytest.raises(ValueError, match="do not contain the variable 'frame'"):
         joint.pack({name: value for name, value in values.items() if name != "frame"})
-    with pytest.raises(ValueError, match=r"direction has 3 elements; 5 points of Sphere\(n=3\)"):
+    with pytest.raises(
+        ValueError, match=r"direction has 3 elements, but 5 points on Sphere\(n=3\)"
+    ):
         joint.pack(values | {"direction": np.zeros(3)})
 
 

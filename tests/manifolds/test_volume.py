@@ -1,7 +1,7 @@
-"""Geodesic flow keeps the uniform law of points and the normal law of tangent velocities.
+"""Geodesic flow preserves the uniform distribution of points and the normal one of velocities.
 
-Independent exact draws flow for some time; the marginal laws of the coordinates and of a component
-of the velocity are known in closed form and must be unchanged.
+Independent exact draws follow the geodesic flow for some time; the marginal distributions of the
+coordinates and of a component of the velocity are known in closed form and must be unchanged.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ FLOOR = 1e-6
 
 
 def sphere_marginal(n):
-    """Law of one coordinate of a uniform unit vector of length n > 2: of every frame, too."""
+    """CDF of one coordinate of a uniform unit vector or frame, with columns of length n > 2."""
     return stats.beta((n - 1) / 2, (n - 1) / 2, loc=-1, scale=2).cdf
 
 
@@ -34,13 +34,13 @@ CASES = [
 
 def uniform_coordinates(manifold, rng):
     """Draw points uniform with respect to the surface measure of the coordinates."""
-    # The uniform law of a simplex is not uniform on the sphere of its square roots.
+    # The uniform distribution of a simplex is not uniform on the sphere of its square roots.
     uniform = Sphere(manifold.n) if isinstance(manifold, Simplex) else manifold
     return uniform.random_point(rng, N_POINTS)
 
 
 def least_p_value(manifold, marginal, x, v):
-    """Smallest p-value of the laws of each coordinate and of one component of the velocity."""
+    """Smallest p-value over the coordinates and one component of the velocity."""
     coordinates = x.reshape(N_POINTS, -1)
     direction = np.linspace(-1.0, 2.0, manifold.size).reshape(manifold.shape)
     tangent = manifold.project(x, direction).reshape(N_POINTS, -1)
@@ -64,13 +64,13 @@ def test_uniform_points_stay_uniform(manifold, marginal):
 
 
 def straight_step_and_normalise(x, v):
-    """Retract to the sphere in place of following it."""
+    """Mutant: retract to the sphere instead of following the geodesic."""
     end = x + TIME * v
     return end / np.linalg.norm(end, axis=-1, keepdims=True), v
 
 
 def stop_at_walls(x, v):
-    """Lose at the wall the part of the step that would leave the simplex."""
+    """Mutant: stop at the wall that the step would cross."""
     end = np.maximum(x + TIME * v, 0.0)
     return end / end.sum(axis=-1, keepdims=True), v
 
@@ -83,13 +83,13 @@ def stop_at_walls(x, v):
     ],
     ids=["retraction", "sticky walls"],
 )
-def test_wrong_flows_are_found_out(manifold, marginal, flow):
+def test_wrong_flows_are_rejected(manifold, marginal, flow):
     end, velocity = flow(*exact_draws(manifold))
     assert least_p_value(manifold, marginal, end, manifold.project(end, velocity)) < FLOOR
 
 
 def test_half_line_keeps_volume():
-    """The Jacobian of (x, v) → (x', v') has determinant ±1 on both sides of the wall."""
+    """The Jacobian of (x, v) → (x', v') has determinant ±1 before and after the reflection."""
     line = HalfLine(1)
     for velocity in (0.4, -3.0):
         start = np.array([1.0, velocity])

@@ -1,4 +1,4 @@
-"""Memory of a process that takes minibatches from rows on disk; run by a test.
+"""Memory of a process that samples minibatches from rows on disk; run by a test.
 
 ``python measure_memory.py rows|sparse|sampling N BLOCK FOLDER`` prints by how many bytes the memory
 grew at most once everything was imported and compiled, and the largest size of the process.
@@ -22,7 +22,7 @@ N_COLUMNS, BATCH, N_STEPS = 28, 100, 100
 
 
 def write_rows(path: Path, n_rows: int) -> np.memmap:
-    """Rows of noise with their label in the last column, piece by piece."""
+    """Write rows of noise with a label in the last column, in chunks."""
     rng = np.random.default_rng(1)
     piece = 100_000
     with path.open("wb") as file:
@@ -41,7 +41,7 @@ def memory(of: str) -> int:
 
 
 def forget_peak() -> int:
-    """Let the largest size be the present one."""
+    """Reset the peak size to the present one."""
     Path("/proc/self/clear_refs").write_text("5")
     return memory("VmRSS")
 

@@ -1,4 +1,4 @@
-"""Rows of models that Bambi has built."""
+"""Rows of Bambi models."""
 
 import numpy as np
 import pandas as pd

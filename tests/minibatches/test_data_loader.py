@@ -90,7 +90,7 @@ def test_batch_size_of_the_loader(dataloader, model, source, table):
 
 @pytest.mark.parametrize("batch_size", [BATCH, None])
 def test_shuffled_by_the_loader(dataloader, model, source, table, batch_size):
-    """It leaves out what is too short for a last batch, other rows in every epoch."""
+    """It drops the last incomplete batch: different rows in every epoch."""
     loader = dataloader.DataLoader(source, batch_size=40, shuffle=True, buffer_size=200, seed=1)
     n_batches = 20 * N // (batch_size or 40)
     rows = rows_of(model, loader, n_batches, batch_size=batch_size).reshape(-1, table.shape[1])
@@ -159,7 +159,7 @@ def test_loader_without_a_total_size(dataloader, model, source):
 
 
 def test_one_pass_only(dataloader, model, source):
-    """Said by the loader itself."""
+    """The loader itself raises the error."""
     loader = dataloader.DataLoader(iter(source), batch_size=100, total_size=N)
     with pytest.raises(RuntimeError, match="pass a zero-arg factory or a re-iterable"):
         rows_of(model, loader, 1)

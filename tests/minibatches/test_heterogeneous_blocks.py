@@ -1,4 +1,4 @@
-"""Blocks of sorted rows are reported, blocks of shuffled ones are not, whatever the rows are."""
+"""Detection of heterogeneous blocks: warnings for sorted rows, none for shuffled rows."""
 
 import multiprocessing
 import warnings
@@ -30,7 +30,7 @@ def found_in(columns, n_blocks, n_tests=1):
 
 
 def columns_of(rng, n=N):
-    """Columns that averages are bad at."""
+    """Columns for which averages are a poor summary."""
     rare, one, tail = np.zeros(n), np.zeros(n), rng.standard_cauchy(n)
     rare[:10], one[0] = 1.0, 1e9
     far = 1.6e9 + rng.random(n)
@@ -45,14 +45,14 @@ def alarms(n_blocks, n_times, seed=1):
 
 @pytest.mark.parametrize("n_blocks", [2, 30, 300])
 def test_no_alarm_for_rows_in_random_order(n_blocks):
-    """One in a thousand at most; three in 400 would come up with probability 0.008."""
+    """At most one in a thousand; three in 400 have probability 0.008."""
     assert alarms(n_blocks, 400) < 3
 
 
 @pytest.mark.parametrize("n_blocks", [2, 30])
 def test_the_probability_of_an_alarm_is_bounded(monkeypatch, n_blocks):
-    """At a level where there are alarms to be counted."""
-    monkeypatch.setattr(heterogeneous_blocks, "FALSE_ALARMS", 0.6)
+    """At a level with a countable number of alarms."""
+    monkeypatch.setattr(heterogeneous_blocks, "FALSE_ALARM_PROBABILITY", 0.6)
     assert alarms(n_blocks, 300) < 0.3 * 300 + 5 * np.sqrt(0.3 * 0.7 * 300)
 
 
@@ -71,7 +71,7 @@ def test_sorted_labels_are_always_found(share, n_blocks):
 
 
 def test_slow_drifts_and_single_blocks_are_found():
-    """A hundredth of the rows that are one sd off, and a mean that drifts by a fifth of one."""
+    """One percent of the rows shifted by one sd, and a mean that drifts by 0.2 sd."""
     rng = np.random.default_rng(1)
     for _ in range(20):
         noise = rng.normal(size=100_000)
@@ -93,7 +93,8 @@ def test_message():
     assert found.deviations == pytest.approx(1 / np.sqrt(2), rel=0.03)
     assert found.errors == pytest.approx(np.sqrt(4000 / 2), rel=0.03)
     assert str(found).startswith(
-        f"{WARNING}: the mean of column 1 of 'X' in blocks 1 to 2 is 0.7 standard deviations"
+        f"{WARNING}: the mean of column 1 of 'X' in blocks 1 to 2 differs from that of all rows "
+        "so far by 0.7 standard deviations"
     )
     assert "more columns" not in str(found)
     assert "and 1 more columns differ" in str(found_in(rows[:, [1, 1, 0]], 4))
@@ -158,7 +159,7 @@ def warnings_of(action, *arguments):
 @pytest.mark.parametrize("make", [blocks_source, rows_source])
 @pytest.mark.parametrize("route", [one_pass, draws])
 def test_sources_tell_once(make, route):
-    """By the pass over all rows, or by the blocks as they come, in the order of the arrays."""
+    """By the pass over all rows, or by blocks in the order of the arrays."""
     source = make(row_blocks(*arrays_of("sorted"), block_size=200))
     (message,) = warnings_of(route, source)
     assert "the mean of 'y'" in message
@@ -175,7 +176,7 @@ def test_sources_tell_once(make, route):
 
 @pytest.mark.parametrize(("process", "times"), [("worker_chain_0", 1), ("worker_chain_10", 0)])
 def test_one_process_speaks_for_all(monkeypatch, process, times):
-    """PyMC's names of the processes of chains, all of which see the same blocks."""
+    """PyMC's names of the processes of chains, which all use the same blocks."""
     monkeypatch.setattr(multiprocessing.current_process(), "name", process)
     source = blocks_source(row_blocks(*arrays_of("sorted"), block_size=200))
     assert len(warnings_of(draws, source)) == times

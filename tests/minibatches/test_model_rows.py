@@ -1,4 +1,4 @@
-"""Rows that are found in a model as its user wrote it."""
+"""Automatic detection of the rows of a model."""
 
 import numpy as np
 import pymc as pm
@@ -8,6 +8,8 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.minibatches.model_rows import find_rows
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 N, GROUPS = 400, 7
 RNG = np.random.default_rng(3)
@@ -89,7 +91,7 @@ def test_observations_of_two_lengths():
         mean = pm.Normal("mean")
         pm.Normal("y", mean, 1.0, observed=Y)
         pm.Normal("few", mean, 1.0, observed=Y[:30])
-    with pytest.raises(ValueError, match=r"different rows: 'y' has 400, 'few' has 30\. Name the"):
+    with pytest.raises(ValueError, match=r"different rows: 'y' has 400, 'few' has 30\. Name those"):
         pg.SGGMC(batch_size=10, model=model)
     step = pg.SGGMC(batch_size=50, minibatch="y", model=model)
     assert list(step.rows.data) == ["y (observed)"]
@@ -232,7 +234,7 @@ def test_chains_of_constants_are_resumed(tmp_path):
 
 @pytest.mark.parametrize("var_names", [None, ["slope"]], ids=["all", "selected"])
 def test_memory_of_deterministics_is_logged(caplog, monkeypatch, var_names):
-    monkeypatch.setattr("pymc_geodesic.steps.checks.MOST_MEMORY", 1e4)
+    monkeypatch.setattr("pymc_geodesic.steps.checks.MAX_DRAW_BYTES", 1e4)
     with pm.Model(), caplog.at_level("WARNING", logger="pymc"):
         slope, x = pm.Normal("slope"), pm.Data("x", X[:, 0])
         pm.Normal("y", pm.Deterministic("mean", slope * x), 1.0, observed=Y)
@@ -327,22 +329,22 @@ def _group_out_of_bounds(mean):
 
 
 MISTAKES = {
-    _nothing_observed: "no observed variable with more than one value, and no potential",
-    _scalar_observed: "no observed variable with more than one value, and no potential",
+    _nothing_observed: "no observed variable with more than one value and no potential",
+    _scalar_observed: "no observed variable with more than one value and no potential",
     _summed_potential: r"one value for each row, without \.sum\(\)",
     _potentials_of_two_lengths: "the potentials have different rows: 'died' has 300, 'lived' has 1",
     _masked: "'y' contain NaN or are masked, and PyMC imputes .* Drop these rows",
     _leading_axis: r"the 1 rows of .* Rows are the first axis of the shape \(1, 400\): transpose",
     _rows_last: r"the 2 rows of .* Rows are the first axis of the shape \(2, 400\): transpose it",
     _covariates_in_rows: r"shape \(2, 400\) has the rows along its last axis: transpose it",
-    _hidden_in_logp: r"within the logp of a pm\.CustomDist are not found: pass them as its param",
-    _discrete_labels: r"\['label'\] may be discrete with a value for each row: sum over",
-    _selection_of_rows: "has 400 rows: if the 200 observations are some of them, select these",
+    _hidden_in_logp: r"inside the logp of a pm\.CustomDist are not found: pass them as param",
+    _discrete_labels: r"\['label'\] are discrete with a value for each row, marginalize",
+    _selection_of_rows: "has 400 rows: if the 200 observations are a subset of them, select",
     _time_series: "'y' is not a sum over the rows .* use all rows",
     _random_walk: "as in a Gaussian process or a time series, .* use all rows",
     _standardized: "'y' is not a sum over the rows .* without a mean over rows",
     _adstock: "'y' is not a sum over the rows .* such as those of a time series",
-    _infinite_bound: r"holds infinity; .* a large finite number where it is a bound",
+    _infinite_bound: r"contains infinity: .* a large finite value such as 1e9",
     _group_out_of_bounds: r"gives the index 7 into 'level', which has the 7 entries 0 to 6; number",
 }
 
@@ -367,7 +369,9 @@ def test_rows_that_depend_on_each_other():
     with pm.Model() as model:
         mean = pm.Normal("mean")
         pm.MvNormal("y", mean * np.ones(N), np.eye(N) + 0.5, observed=Y)
-    with pytest.raises(ValueError, match=r"\(400, 400\).* depend on each other cannot be divided"):
+    with pytest.raises(
+        ValueError, match=r"\(400, 400\).* Correlated observations cannot be divided"
+    ):
         pg.SGGMC(batch_size=50, model=model)
 
 
@@ -375,15 +379,17 @@ def test_variables_with_a_value_for_each_row():
     with pm.Model() as model:
         level = pm.Normal("level", shape=N)
         pm.Normal("y", level, 1.0, observed=Y)
-    with pytest.raises(ValueError, match=r"\['level'\] may have a value for each row.*local="):
+    with pytest.raises(
+        ValueError, match=r"If \['level'\] have a value for each row, name them in local="
+    ):
         pg.SGGMC(batch_size=50, model=model)
 
 
-def test_models_that_draw_their_rows():
+def test_models_with_pymc_minibatch():
     with pm.Model() as model:
         rows = pm.Minibatch(Y, batch_size=10)
         pm.Normal("y", pm.Normal("mean"), 1.0, observed=rows, total_size=N)
-    with pytest.raises(ValueError, match=r"draws them itself, by pm\.Minibatch"):
+    with pytest.raises(ValueError, match=r"no effect on a model with pm\.Minibatch"):
         pg.SGGMC(batch_size=50, model=model)
 
 
@@ -392,8 +398,8 @@ def test_mixed_names():
         pg.SGGMC(batch_size=50, minibatch=["y", "levels"], model=regression())
 
 
-def test_more_rows_than_there_are():
-    with pytest.raises(ValueError, match="batch_size=500 does not fit the 400 rows"):
+def test_batch_size_exceeds_the_rows():
+    with pytest.raises(ValueError, match="batch_size=500 exceeds the 400 rows"):
         pg.SGGMC(batch_size=500, model=regression())
 
 
@@ -401,7 +407,7 @@ def test_missing_values():
     with pm.Model() as model:
         x = np.where(np.arange(N) == 3, np.nan, X[:, 0])
         pm.Normal("y", pm.Normal("slope") * x, 1.0, observed=Y)
-    with pytest.raises(ValueError, match=r"'constant 1' holds NaN; drop or impute"):
+    with pytest.raises(ValueError, match=r"'constant 1' contains NaN: drop or impute"):
         pg.SGGMC(batch_size=50, model=model)
 
 

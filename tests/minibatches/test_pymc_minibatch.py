@@ -16,7 +16,7 @@ X, Y = np.random.default_rng(1).normal(size=(N, 2)), np.arange(float(N))
 
 
 def regression(rows, batch_size):
-    """Without a step: PyMC builds the model whatever the numbers of rows are."""
+    """Without a step: PyMC builds the model with any numbers of rows."""
     with pm.Model() as model:
         slopes = pm.Normal("slopes", shape=2)
         data = pm.Data("X", X) if rows == "container" else X
@@ -57,7 +57,7 @@ def test_rows_that_are_drawn_together():
         slopes = pm.Normal("slopes", shape=2)
         X_rows, y_rows = pm.Minibatch(X, Y, batch_size=10)
         pm.Normal("y", X_rows @ slopes, observed=y_rows, total_size=N)
-        pm.Normal("beside", slopes[0], observed=Y)  # rows of another likelihood
+        pm.Normal("other", slopes[0], observed=Y)  # rows of another likelihood
         pm.Normal("mean", pm.Minibatch(X, batch_size=5).sum(), observed=0.0)
     check_observed_minibatches(model)
     with pm.Model() as model:
@@ -123,7 +123,7 @@ def test_random_orders(order):
 
 
 def test_the_same_data_drawn_twice():
-    """Each time other rows, and in other numbers."""
+    """Different rows, and different numbers of rows, each time."""
     values = np.random.default_rng(1).normal(size=200)
     with pm.Model() as model:
         data = pm.Data("data", values)

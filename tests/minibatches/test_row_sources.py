@@ -25,7 +25,7 @@ def data():
 
 
 def seen(source, starts):
-    """Rows of each minibatch, by what lies in memory."""
+    """Rows of each minibatch, identified by their values."""
     return np.array([source.arrays["y"][start : start + source.batch_size] for start in starts])
 
 
@@ -275,19 +275,19 @@ def test_stream_with_the_wrong_number_of_arrays():
 
 def test_stream_that_cannot_be_started_again():
     source = StreamedRows((block for block in BLOCKS), ROW_NUMBERS, 12)
-    with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*row_blocks"):
+    with pytest.raises(ValueError, match=r"batches= is an exhausted generator.*row_blocks"):
         source.next_starts(5)
 
 
 def test_stream_without_blocks():
-    with pytest.raises(ValueError, match="batches= yields no block: the list is empty"):
+    with pytest.raises(ValueError, match="batches= yields no blocks: the list is empty"):
         StreamedRows([], ROW_NUMBERS, 12)
     with pytest.raises(ValueError, match="the first block of batches= has no rows"):
         StreamedRows([np.arange(0)], ROW_NUMBERS, 12)
 
 
 def test_stream_has_no_row_numbers():
-    with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
+    with pytest.raises(ValueError, match="local= visits the same rows repeatedly"):
         stream([(np.c_[block, block], block) for block in BLOCKS]).row_indices(0)
 
 

@@ -1,4 +1,4 @@
-"""Blocks that stay for some draws: fair to every row, reproducible, two at a time."""
+"""Streamed blocks that are used for several draws: equal use of rows, and reproducibility."""
 
 import copy
 import pickle
@@ -47,7 +47,7 @@ def blocks_of(lengths):
 
 
 def take(source, n_steps):
-    """Rows of the minibatches of one draw, by what lies in memory."""
+    """Rows of the minibatches of one draw, identified by their values."""
     starts = source.next_starts(n_steps)
     rows = np.concatenate([np.arange(start, start + source.batch_size) for start in starts])
     y = source.arrays["y"][rows]
@@ -117,8 +117,8 @@ def test_joined_blocks_are_joined_again_by_a_restored_state():
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("taken", range(1, 9))
-def test_a_restored_state_joins_what_was_wanted_when_a_block_began_to_load(order, taken):
-    """Draws get shorter and longer on the way, as tuning makes them."""
+def test_a_restored_state_joins_blocks_as_when_loading_began(order, taken):
+    """The number of steps per draw changes, as in tuning."""
     lengths, steps = [40, 40, 25, 15], [16, 2, 2, 20, 3, 3, 2, 16, 2, 2, 18, 2, 2, 2]
     source = source_of(blocks_of(lengths), order=order)
     for n in steps[:taken]:
@@ -231,7 +231,7 @@ def test_two_blocks_are_in_memory():
     assert len(buffers) == 2
 
 
-def test_a_new_chain_takes_the_memory_of_the_last():
+def test_a_new_chain_reuses_the_memory_of_the_last():
     source = source_of(row_blocks(*table(), block_size=40), draws_per_block=1)
     take(source, 2)
     first = source.arrays["X"].ctypes.data
@@ -280,7 +280,7 @@ def nan_in_the_second():
     [
         (nan_in_the_second(), r"NaN for 'X' in block 2; drop or impute"),
         ([*blocks_of([40]), (np.zeros((40, 3)), np.zeros(40, int))], r"shape \(3,\) for 'X'"),
-        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*holds int64"),
+        ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(40))], "float64 for 'y'.*has dtype int64"),
         ([*blocks_of([40]), (np.zeros((40, 2)), np.zeros(3, int))], "numbers of rows"),
         ([*blocks_of([40]), {"X": np.zeros((40, 2))}], "a mapping without 'y'"),
     ],
@@ -297,13 +297,13 @@ def test_invalid_blocks_are_reported_when_they_are_read(batches, message):
 
 def test_an_iterator_raises():
     source = source_of(block for block in blocks_of([40, 40, 40]))
-    with pytest.raises(ValueError, match=r"batches= is a generator that is used up.*a list"):
+    with pytest.raises(ValueError, match=r"batches= is an exhausted generator.*a list"):
         [take(source, 8) for _ in range(10)]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_chains_are_independent(order):
-    """Blocks differ from each other, so that chains which see the same at once would be alike."""
+    """Blocks differ, so that chains that use the same block at the same time would correlate."""
     blocks = blocks_of([40] * 30)
     rng = np.random.default_rng(1)
     values = rng.normal(size=1200) + np.repeat(rng.normal(size=30), 40)
@@ -317,10 +317,10 @@ def test_chains_are_independent(order):
 
 
 def test_batch_larger_than_the_first_block():
-    with pytest.raises(ValueError, match=r"batch_size=41 does not fit the first block.*40 rows"):
+    with pytest.raises(ValueError, match=r"batch_size=41 exceeds the first block.*40 rows"):
         source_of(row_blocks(*table(), block_size=40), batch_size=41)
 
 
 def test_no_row_numbers():
-    with pytest.raises(ValueError, match="local= needs rows that can be visited again"):
+    with pytest.raises(ValueError, match="local= visits the same rows repeatedly"):
         source_of(row_blocks(*table(), block_size=40)).row_indices(0)

@@ -1,4 +1,4 @@
-"""Sampling from streamed blocks: one process or several, memory or disk, and in how much memory."""
+"""Sampling from streamed blocks: in one process or several, from memory or disk, and memory use."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:the rows of batches= are not in 
 
 
 def linear_model():
-    """A model without its data: one row stands in for them."""
+    """Model with one row as a placeholder of the data."""
     with pm.Model() as model:
         X, y = pm.Data("X", np.zeros((1, 2))), pm.Data("y", np.zeros(1))
         w = pm.Normal("w", 0.0, 10.0, shape=2)
@@ -59,7 +59,7 @@ def sample(cores=1, arrays=None, **kwargs):
         )
 
 
-def test_sampling_in_processes_is_sampling_in_one():
+def test_sampling_in_processes_agrees_with_one():
     settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
     draws = sample(**settings)
     np.testing.assert_array_equal(sample(cores=2, **settings), draws)
@@ -73,7 +73,7 @@ def memory_maps(folder):
 
 
 def zarr_arrays(folder):
-    """One of them in chunks that are part of shards."""
+    """Zarr arrays, one of them with chunks within shards."""
     zarr = pytest.importorskip("zarr")
     X, y = linear_data()
     group = zarr.open_group(folder / "rows.zarr", mode="w")
@@ -84,7 +84,7 @@ def zarr_arrays(folder):
 
 @pytest.mark.parametrize("stored", [memory_maps, slow(zarr_arrays)])
 def test_rows_on_disk_give_the_draws_of_rows_in_memory(tmp_path, stored):
-    """In processes, too, after this one has read from the files."""
+    """Also in other processes, after this one has read from the files."""
     settings = {"step_size": 2e-3, "friction": 100.0, "draws_per_block": 5}
     draws = sample(**settings)
     arrays = stored(tmp_path)
@@ -130,7 +130,7 @@ def test_a_step_is_pickled_while_the_next_block_loads(tmp_path):
         ({"draws_per_block": 2.5}, "draws_per_block must be a positive integer, got 2.5"),
         ({"draws_per_block": 2, "batches": None}, "draws_per_block= needs batches="),
         ({"draws_per_block": 2, "batch_size": None}, "draws_per_block= needs batch_size="),
-        ({"batch_size": 701}, "batch_size=701 does not fit the first block"),
+        ({"batch_size": 701}, "batch_size=701 exceeds the first block"),
         ({"minibatch_order": "sorted"}, "'sorted' is unknown"),
     ],
 )
@@ -149,7 +149,7 @@ MEASURE = Path(__file__).with_name("measure_memory.py")
 
 
 def peak_of(what, n_rows, block_size, folder):
-    """By how much a fresh process grows that takes minibatches of rows on disk, in bytes."""
+    """Memory in bytes that a new process needs for minibatches of rows on disk."""
     run = subprocess.run(
         [sys.executable, MEASURE, what, str(n_rows), str(block_size), str(folder)],
         capture_output=True,
@@ -172,8 +172,8 @@ ROW_BYTES = 29 * 4
 @pytest.mark.parametrize(
     ("what", "row_bytes"), [("rows", ROW_BYTES), slow("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]
 )
-def test_two_blocks_fit_and_no_more(tmp_path, what, row_bytes):
-    """A sparse row has its numbers, their columns, and where it begins and ends."""
+def test_memory_limit_of_two_blocks(tmp_path, what, row_bytes):
+    """A sparse row takes its values, their columns, and an offset."""
     block_size = 300_000
     growth, _ = peak_of(what, 5 * block_size, block_size, tmp_path)
     assert 1.5 * block_size * row_bytes < growth < 2.75 * block_size * row_bytes
@@ -182,7 +182,7 @@ def test_two_blocks_fit_and_no_more(tmp_path, what, row_bytes):
 @pytest.mark.slow
 @needs_linux
 def test_ten_million_rows_are_sampled_in_little_memory(tmp_path):
-    """In memory they would be 2.3 gigabytes; the process has two tenths of them, and itself."""
+    """They take 2.3 GB; the process may use two tenths of that, and its own memory."""
     block_size = 1_000_000
     growth, total = peak_of("sampling", 10 * block_size, block_size, tmp_path)
     assert growth < 2.5 * block_size * 2 * ROW_BYTES  # pm.Data has double precision

@@ -1,4 +1,4 @@
-"""Sparse rows that are streamed: the gradients of sparse rows in memory, and of dense ones."""
+"""Streamed sparse rows: gradients compared with those of rows in memory and of dense rows."""
 
 import numpy as np
 import pymc as pm
@@ -40,7 +40,7 @@ def regression(X, y):
 
 @pytest.fixture
 def model():
-    """One row without non-zeros stands for the data."""
+    """Model with one row without non-zeros as a placeholder of the data."""
     with pm.Model() as model:
         regression(pg.SparseData("X", sparse.csr_array((1, D))), pm.Data("y", np.zeros(1)))
     return model
@@ -101,7 +101,7 @@ def gradients_of(estimator, position, n_draws, n_steps=2):
     cross([INTERPRETED, None], [*((BATCH, order) for order in ORDERS), (None, "shuffled")]),
 )
 def test_gradients_are_those_of_dense_blocks(model, dense_model, table, batch_size, order, kwargs):
-    """Blocks of any number of non-zeros take each other's place under one compiled function."""
+    """One compiled function for blocks with any numbers of non-zeros."""
     X, y, w = table
     ours = estimator_of(model, blocks_of(X, y), batch_size=batch_size, order=order, kwargs=kwargs)
     dense = blocks_of(X.toarray(), y)
@@ -113,7 +113,7 @@ def test_gradients_are_those_of_dense_blocks(model, dense_model, table, batch_si
 
 
 def test_gradients_are_those_of_rows_in_memory(model, resident_model, table):
-    """One block whose rows come so that they lie as the resident route puts them."""
+    """One block with its rows in the order in which they are stored in memory."""
     X, y, w = table
     order = row_permutation(N)[row_permutation(N)]
     ours = estimator_of(model, [(X[order], y[order])])
@@ -197,7 +197,7 @@ def test_formats_duplicates_types_and_names(model, dense_model, table, form):
 
 
 def test_memory_of_the_iterable_may_be_used_again(model, table):
-    """Every block in the arrays of the one before, blocks shorter than a minibatch among them."""
+    """Every block reuses the arrays of the previous one; some are shorter than a minibatch."""
     X, y, w = table
 
     class OneBuffer:
@@ -234,11 +234,11 @@ def test_rows_of_a_block_are_in_shuffled_order_in_memory(model, table):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X: X[:, 1:], r"rows of shape \(10,\) for 'X', which has 11 columns; use the same"),
-        (lambda X: X.toarray(), r"ndarray for the sparse matrix 'X'; yield scipy\.sparse"),
+        (lambda X: X[:, 1:], r"rows of shape \(10,\) for 'X', which has 11 columns\. Use the same"),
+        (lambda X: X.toarray(), r"ndarray for the sparse matrix 'X'\. Yield scipy\.sparse"),
         (
             lambda X: X.astype(complex),
-            "complex128 for 'X', whose SparseData holds float64; convert",
+            "complex128 for 'X', whose SparseData has dtype float64. Convert",
         ),
         (lambda X: X * np.nan, "'X' in block 2 of batches= holds NaN or infinity; drop or impute"),
         (lambda X: X * np.inf, "'X' in block 2 of batches= holds NaN or infinity; drop or impute"),
@@ -262,7 +262,7 @@ def test_wrong_blocks(model, table, batch_size, change, message):
 
 
 def test_sparse_rows_for_an_ordinary_container(dense_model, table):
-    with pytest.raises(ValueError, match="a sparse matrix for 'X', which is an ordinary data"):
+    with pytest.raises(ValueError, match="a sparse matrix for 'X', which is a dense data"):
         estimator_of(dense_model, blocks_of(table[0], table[1]))
 
 

@@ -1,4 +1,4 @@
-"""Steps that read the rows of a model from a table of which the model holds a sample."""
+"""Steps that read rows from a table, with a model of a sample of the table."""
 
 import re
 from functools import partial, partialmethod
@@ -114,7 +114,7 @@ def test_named_axes(path):
     assert_gradients_are_those_of_all_rows(step, model(TABLE))
 
 
-def test_models_that_draw_rows_themselves(path):
+def test_models_with_minibatches_of_pymc(path):
     with pm.Model() as model:
         y = pm.Minibatch(LIKE["y"].to_numpy(), batch_size=50)
         pm.Normal("y", pm.Normal("mean"), 1.0, observed=y, total_size=SAMPLE)
@@ -203,7 +203,7 @@ def test_bambi_model_on_its_data_frame_alone(path):
     assert "the 5 levels of 'group'" in step.rows.origins.values()
 
 
-def test_terms_of_bambi_that_do_not_follow(path):
+def test_unsupported_terms_of_bambi(path):
     built = bambi_model("y ~ hsgp(x, m=5, c=1.5)", LIKE, {})
     with pytest.raises(ValueError, match=r"column 0 of 'constant 1' does not follow .* function"):
         step_of(built.backend.model, table_blocks(path, like=built))
@@ -219,7 +219,7 @@ def test_terms_of_bambi_that_do_not_follow(path):
         step_of(built.backend.model, table_blocks(path, like=built, block_size=N))
 
 
-def test_levels_that_bambi_has_not_seen(tmp_path):
+def test_levels_unknown_to_bambi(tmp_path):
     TABLE.assign(group=TABLE["group"].where(TABLE.index != 2500, "f")).to_parquet(
         tmp_path / "0.parquet"
     )

@@ -86,14 +86,14 @@ class Enumeration:
         )
         return total / self.moment(prior, n_clusters, 0)
 
-    def places(self, assignments):
+    def indices(self, assignments):
         """Number of the partition of each draw."""
-        places = {canonical(p): i for i, p in enumerate(self.partitions)}
-        return np.array([places[canonical(a)] for a in assignments])
+        indices = {canonical(p): i for i, p in enumerate(self.partitions)}
+        return np.array([indices[canonical(a)] for a in assignments])
 
     def z_scores(self, assignments):
         """Deviations of the frequencies of partitions, as if draws were independent."""
-        found = self.places(assignments)
+        found = self.indices(assignments)
         seen = np.bincount(found, minlength=len(self.partitions))
         n = len(assignments)
         return (seen - n * self.p) / np.sqrt(n * self.p * (1 - self.p))

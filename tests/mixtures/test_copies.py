@@ -1,4 +1,4 @@
-"""Mixtures of directions say where chains begin, and their copies begin there as well."""
+"""Initial values of mixtures of directions, and of their copies."""
 
 import numpy as np
 import pymc as pm
@@ -17,7 +17,7 @@ from tests.copies import (
 
 POINTS, _ = make_vmf_mixture(np.eye(3), 50.0, 60, random_seed=1)
 
-# Each model, a value of one of its variables, and the variables that begin at no draws.
+# Each model, a value of one of its variables, and the variables whose initial values are not draws.
 MODELS = {
     "vmf_mixture": (lambda: vmf_mixture(POINTS, 3), {"kappa": np.ones(3)}, ["mu", "sticks"]),
     "sparse": (
@@ -39,12 +39,12 @@ def case(request):
     return make(), value, given
 
 
-def test_copies_in_which_a_variable_is_known_begin_at_the_start(case):
+def test_copies_with_an_observed_variable_start_at_the_initial_values(case):
     assert_copies_with_a_known_variable_begin_at_the_start(*case)
 
 
 @pytest.mark.parametrize("how", COPIES)
-def test_copies_have_variables_of_the_same_kind(case, how):
+def test_copies_have_variables_of_the_same_type(case, how):
     model, _, given = case
     assert_a_copy_has_variables_of_the_same_kind(COPIES[how](model), model, given)
 
@@ -56,7 +56,7 @@ def test_copies_have_the_same_density():
     assert found[0] == pytest.approx(found[1], rel=1e-12)
 
 
-def test_the_start_is_that_of_maximum_likelihood():
+def test_initial_values_are_maximum_likelihood_estimates():
     model, prior = vmf_mixture(POINTS, 3), vmf_mixture(POINTS, 3, start="prior")
     names = ["mu", "kappa", "sticks"]
     starts = starts_of(model, names)

@@ -1,4 +1,4 @@
-"""Data frames name rows and categories: mixtures have these coordinates."""
+"""Coordinates of mixtures of data frames."""
 
 import numpy as np
 import pandas as pd
@@ -14,11 +14,11 @@ VECTORS = COUNTS.div(np.sqrt((COUNTS**2).sum(axis=1)), axis=0)
 QUIET = {"progressbar": False, "random_seed": 1}
 
 
-def test_a_model_takes_its_dimension():
+def test_a_model_has_coordinates_of_the_data_frame():
     assert list(vmf_mixture(VECTORS, 2, start="prior").coords["coordinate"]) == WORDS
 
 
-def test_samplers_take_their_dimensions():
+def test_samplers_have_coordinates_of_the_data_frame():
     posterior = dp_categorical_gibbs(COUNTS, draws=2, tune=0, **QUIET).posterior
     assert posterior["category"].values.tolist() == WORDS
     posterior = dp_categorical_slice(
@@ -28,6 +28,6 @@ def test_samplers_take_their_dimensions():
     assert posterior["row"].values.tolist() == TITLES
 
 
-def test_names_of_other_lengths_name_the_argument():
+def test_coordinates_of_wrong_length_raise():
     with pytest.raises(ValueError, match="categories must name the 3 columns of counts, but has 1"):
         dp_categorical_gibbs(COUNTS, categories=["a"], draws=2, **QUIET)

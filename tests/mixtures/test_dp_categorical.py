@@ -15,7 +15,7 @@ from pymc_geodesic.mixtures import (
     perplexity,
 )
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
-from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, initialize_clusters
 from pymc_geodesic.mixtures.dp_categorical_slice import SliceChain
 from tests.grids import slow
 from tests.mixtures.all_partitions import (
@@ -40,8 +40,8 @@ def exact():
     return Enumeration(PRIOR)
 
 
-def test_collapsed_gibbs_has_the_exact_law_of_all_partitions(exact):
-    mixture = Mixture.of(COUNTS, BETA, PRIOR)
+def test_collapsed_gibbs_samples_partitions_exactly(exact):
+    mixture = Mixture.from_arguments(COUNTS, BETA, PRIOR)
     found, alpha = run(CollapsedChain(mixture, np.random.default_rng(1)), 20_000, 8)
     assert np.abs(exact.z_scores(found)).max() < 5
     assert abs(by_batches(alpha, exact.alpha)) < 4
@@ -50,34 +50,34 @@ def test_collapsed_gibbs_has_the_exact_law_of_all_partitions(exact):
 @pytest.mark.parametrize(
     ("part", "edit"),
     [
-        ("_weigh", ("weights[fresh] = alpha", "weights[fresh] = 1.3 * alpha")),
-        slow("_weigh", ("beta[tokens[t]] + repeats", "beta[tokens[t]]")),
-        slow("_weigh", ("beta_sum + t", "beta_sum")),
+        ("_cluster_weights", ("weights[fresh] = alpha", "weights[fresh] = 1.3 * alpha")),
+        slow("_cluster_weights", ("beta[tokens[t]] + repeats", "beta[tokens[t]]")),
+        slow("_cluster_weights", ("beta_sum + t", "beta_sum")),
         slow("move_row", ("sign * tokens.size", "sign")),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )
-def test_a_wrong_collapsed_gibbs_has_another_law(part, edit, monkeypatch):
+def test_mutants_of_collapsed_gibbs_are_detected(part, edit, monkeypatch):
     inner = Mutant(edit[1], getattr(collapsed_gibbs, part), edit=edit).compile()
     mutant = Mutant(edit[1], collapsed_gibbs.collapsed_rows, {part: inner}).compile()
     monkeypatch.setattr(dp_categorical_gibbs_module, "collapsed_rows", mutant)
     exact = Enumeration(1.0)
-    mixture = Mixture.of(COUNTS, BETA, 1.0)
+    mixture = Mixture.from_arguments(COUNTS, BETA, 1.0)
     found, _ = run(CollapsedChain(mixture, np.random.default_rng(1)), 20_000, 4)
     assert np.abs(exact.z_scores(found)).max() > 8
 
 
 @pytest.mark.parametrize(("batch_size", "n"), [(2, 6_000), slow(2, 12_000), slow(None, 12_000)])
-def test_slice_sampling_has_the_exact_law_of_all_partitions(exact, batch_size, n):
-    """Whether all rows are drawn at once or two at a time; draws depend on each other.
+def test_slice_sampling_samples_partitions_exactly(exact, batch_size, n):
+    """With all rows, or two at a time; errors account for autocorrelation.
 
-    The wrong samplers below are off by 12 standard errors and more after 6,000 draws.
+    The mutants below have errors of at least 12 standard errors after 6,000 draws.
     """
-    mixture = Mixture.of(COUNTS, BETA, PRIOR)
+    mixture = Mixture.from_arguments(COUNTS, BETA, PRIOR)
     chain = SliceChain(mixture, np.random.default_rng(1), batch_size)
     found, alpha = run(chain, n, 4 if batch_size is None else 8)
     often = np.flatnonzero(exact.p > 0.01)
-    seen = exact.places(found)[:, None] == often
+    seen = exact.indices(found)[:, None] == often
     assert len(often) > 15
     assert np.abs(by_batches(seen.astype(float), exact.p[often])).max() < 5
     assert abs(by_batches(alpha, exact.alpha)) < 4
@@ -89,17 +89,17 @@ def test_slice_sampling_has_the_exact_law_of_all_partitions(exact, batch_size, n
         ("break_sticks", ("log_beta(stream, 1.0, alpha)", "log_beta(stream, 1.0, 5.0 * alpha)")),
         slow("break_sticks", ("while log_rest >= log_smallest", "while log_rest >= 1.0")),
         slow("draw_slices", ("uniform(stream)", "0.5 * uniform(stream)")),
-        slow("slice_rows", ("chances[:] = 1.0", "chances[:] = weights[:n]")),
+        slow("slice_rows", ("likelihoods[:] = 1.0", "likelihoods[:] = weights[:n]")),
         slow("slice_rows", ("weights[middle] >= slices[i]", "weights[middle] >= 0.0 * slices[i]")),
     ],
     ids=lambda value: value[1] if isinstance(value, tuple) else None,
 )
-def test_a_wrong_slice_sampler_has_another_law(kernel, edit, monkeypatch):
+def test_mutants_of_the_slice_sampler_are_detected(kernel, edit, monkeypatch):
     module = sys.modules[SliceChain.__module__]
     mutant = Mutant(edit[1], getattr(slices, kernel), edit=edit).compile()
     monkeypatch.setattr(module, kernel, mutant)
     exact = Enumeration(1.0)
-    chain = SliceChain(Mixture.of(COUNTS, BETA, 1.0), np.random.default_rng(1))
+    chain = SliceChain(Mixture.from_arguments(COUNTS, BETA, 1.0), np.random.default_rng(1))
     found, _ = run(chain, 3_000, 8)
     assert np.abs(exact.z_scores(found)).max() > 6
 
@@ -120,8 +120,8 @@ def test_new_rows_have_the_exact_predictive_probability(exact):
     )
 
 
-def test_what_is_not_kept_is_predicted_by_the_prior():
-    """Weights that were left out count as clusters without rows."""
+def test_dropped_clusters_are_predicted_by_the_prior():
+    """Dropped weights count as clusters without rows."""
     idata = dp_categorical_gibbs(COUNTS, 1.0, BETA, draws=4, n_components=1, **QUIET)
     assert idata.posterior["topics"].shape == (1, 4, 1, 3)
     weight = idata.posterior["weights"].values[0, :, 0]
@@ -135,8 +135,8 @@ def test_what_is_not_kept_is_predicted_by_the_prior():
 
 def test_log_probability_is_that_of_partition_and_tokens():
     assignments = np.array([0, 0, 2, 2, 1], dtype=np.int32)
-    mixture = Mixture.of(COUNTS, BETA, 1.7)
-    counts = Counts.of(mixture.rows, assignments, 3).enlarged()
+    mixture = Mixture.from_arguments(COUNTS, BETA, 1.7)
+    counts = Counts.from_assignments(mixture.rows, assignments, 3).enlarged()
     expected = 3 * np.log(1.7) + gammaln(1.7) - gammaln(6.7)  # Γ(2) Γ(2) Γ(1) = 1
     expected += sum(log_marginal(COUNTS[assignments == k].sum(axis=0)) for k in range(3))
     assert counts.log_probability(1.7, BETA) == pytest.approx(expected)
@@ -144,7 +144,7 @@ def test_log_probability_is_that_of_partition_and_tokens():
 
 @pytest.mark.parametrize("sampler", [dp_categorical_gibbs, dp_categorical_slice])
 def test_many_clusters_and_long_rows(sampler):
-    """More clusters than there is room for at first, rows whose probability is below 10⁻³⁰⁰."""
+    """More clusters than the initial capacity, and rows with probabilities below 10⁻³⁰⁰."""
     rows = np.kron(np.eye(40, dtype=int), np.full((1, 2), 150))
     idata = sampler(rows, (1.0, 1.0), 0.01, draws=20, tune=5, keep_assignments=True, **QUIET)
     assert (idata.posterior["n_clusters"] == 40).all()
@@ -154,7 +154,7 @@ def test_many_clusters_and_long_rows(sampler):
 
 
 @pytest.mark.parametrize("sampler", [dp_categorical_gibbs, dp_categorical_slice])
-def test_seeds_chains_and_names(sampler):
+def test_seeds_chains_and_coordinates(sampler):
     options = {"draws": 3, "tune": 2, "keep_assignments": True, "progressbar": False}
     names = {"rows": list("abcde"), "categories": ["x", "y", "z"]}
     runs = [
@@ -183,7 +183,7 @@ def test_seeds_chains_and_names(sampler):
         ({"counts": [[1, 1]], "rows": ["a", "b"]}, "rows"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_gibbs(**arguments, **QUIET)
 
@@ -193,15 +193,15 @@ def test_bad_input_is_named(arguments, message):
     [
         (0, "batch_size must be a positive integer, got 0"),
         (2.5, "batch_size must be a positive integer"),
-        (6, "batch_size=6 does not fit the 5 rows; choose 1 to 5"),
+        (6, "batch_size=6 exceeds the 5 rows. Use batch_size <= 5"),
     ],
 )
-def test_batches_of_no_possible_size_are_refused(batch_size, message):
+def test_invalid_batch_sizes_raise(batch_size, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_slice(COUNTS, batch_size=batch_size, **QUIET)
 
 
-def test_bad_predictions_are_named():
+def test_invalid_arguments_of_predictions_raise():
     idata = dp_categorical_gibbs(COUNTS, draws=2, tune=0, n_components=1, **QUIET)
     with pytest.raises(ValueError, match="shape"):
         log_predictive(idata, [[1, 2]])
@@ -219,17 +219,17 @@ def test_bad_predictions_are_named():
         log_predictive(idata.drop_nodes("posterior"), NEW)
 
 
-def test_a_start_from_some_rows_is_a_start_for_all():
-    """Rows of two kinds; the clusters of a few of them hold the others after one pass."""
+def test_initialization_from_a_subsample_assigns_all_rows():
+    """Two kinds of rows; the clusters of a subsample contain all rows after one pass."""
     rows = np.repeat([[6, 5, 0, 0], [0, 0, 5, 5]], 50, axis=0)
-    mixture = Mixture.of(rows, 0.1, 1.0)
-    chain = first_clusters(mixture, np.random.default_rng(1), Start(20, 50))
+    mixture = Mixture.from_arguments(rows, 0.1, 1.0)
+    chain = initialize_clusters(mixture, np.random.default_rng(1), Start(20, 50))
     found = chain.assignments
     assert found.min() >= 0
     assert np.mean(found[:50] == np.bincount(found[:50]).argmax()) > 0.9
     assert np.mean(found[50:] == np.bincount(found[50:]).argmax()) > 0.9
     some = np.array([1, 4, 3])
-    taken = Mixture.of(COUNTS, BETA, 1.0).rows.take(some)
-    expected = Mixture.of(COUNTS[some], BETA, 1.0).rows
+    taken = Mixture.from_arguments(COUNTS, BETA, 1.0).rows.take(some)
+    expected = Mixture.from_arguments(COUNTS[some], BETA, 1.0).rows
     np.testing.assert_array_equal(taken.starts, expected.starts)
     np.testing.assert_array_equal(taken.tokens, expected.tokens)

@@ -1,4 +1,4 @@
-"""Splits and merges of clusters: alone they have the exact law of all partitions of five rows."""
+"""Split-merge proposals: exact posterior of partitions, mutants, counts and arguments."""
 
 import sys
 
@@ -11,7 +11,7 @@ from pymc_geodesic.mixtures import (
     dp_categorical_stochastic_slice,
 )
 from pymc_geodesic.mixtures.dp_categorical import Counts, Mixture
-from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, first_clusters
+from pymc_geodesic.mixtures.dp_categorical_gibbs import CollapsedChain, Start, initialize_clusters
 from tests.grids import slow
 from tests.mixtures.all_partitions import BETA, COUNTS, PRIOR, QUIET, Enumeration, by_batches, run
 from tests.mutants import Mutant
@@ -20,12 +20,14 @@ MODULE = sys.modules[CollapsedChain.__module__]
 
 
 class ByProposalsAlone:
-    """A chain that never moves one row by itself; α is known."""
+    """A chain with split-merge proposals only, and fixed α."""
 
     alpha = 1.4
 
     def __init__(self):
-        self._chain = CollapsedChain(Mixture.of(COUNTS, BETA, self.alpha), np.random.default_rng(1))
+        self._chain = CollapsedChain(
+            Mixture.from_arguments(COUNTS, BETA, self.alpha), np.random.default_rng(1)
+        )
         self._chain.advance()
         self.assignments = self._chain.assignments
 
@@ -36,7 +38,7 @@ class ByProposalsAlone:
 
 def deviations(exact, found):
     often = np.flatnonzero(exact.p > 0.01)
-    return by_batches((exact.places(found)[:, None] == often).astype(float), exact.p[often])
+    return by_batches((exact.indices(found)[:, None] == often).astype(float), exact.p[often])
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +46,9 @@ def exact():
     return Enumeration(ByProposalsAlone.alpha)
 
 
-def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
+def test_split_merge_proposals_sample_partitions_exactly(exact):
     found, _ = run(ByProposalsAlone(), 20_000, 3)
-    assert len(np.unique(exact.places(found))) > 45
+    assert len(np.unique(exact.indices(found))) > 45
     assert np.abs(deviations(exact, found)).max() < 5
 
 
@@ -62,7 +64,7 @@ def test_proposals_alone_have_the_exact_law_of_all_partitions(exact):
     ],
     ids=lambda value: value[1] or value[0] if isinstance(value, tuple) else None,
 )
-def test_wrong_proposals_have_another_law(part, edit, exact, monkeypatch):
+def test_mutants_of_proposals_are_detected(part, edit, exact, monkeypatch):
     kernel = Mutant(edit[1], getattr(MODULE, part), edit=edit).compile()
     if part != "split_or_merge":
         kernel = Mutant(edit[1], MODULE.split_or_merge, {part: kernel}).compile()
@@ -71,10 +73,10 @@ def test_wrong_proposals_have_another_law(part, edit, exact, monkeypatch):
     assert np.abs(deviations(exact, found)).max() > 8
 
 
-def test_sweeps_with_proposals_have_the_exact_law_too():
+def test_sweeps_with_proposals_sample_partitions_exactly():
     exact = Enumeration(PRIOR)
     chain = CollapsedChain(
-        Mixture.of(COUNTS, BETA, PRIOR), np.random.default_rng(1), iter(lambda: 2, None)
+        Mixture.from_arguments(COUNTS, BETA, PRIOR), np.random.default_rng(1), iter(lambda: 2, None)
     )
     found, alpha = run(chain, 12_000, 4)
     assert np.abs(deviations(exact, found)).max() < 5
@@ -82,11 +84,11 @@ def test_sweeps_with_proposals_have_the_exact_law_too():
 
 
 LONG = np.array([400.0, 300.0, 1.0])
-"""A row of tokens, the product of whose ratios no number holds."""
+"""A row of tokens whose product of ratios overflows."""
 
 
 def log_odds(kernel):
-    """What a kernel has for the row, less the exact number."""
+    """Difference of the kernel's log-odds from the exact value."""
     table = np.array([[1.0, 4000.0], [0.0, 3000.0], [700.0, 0.0]])
     totals, beta = table.sum(axis=0), np.array([0.01, 0.02, 0.03])
     expected = 0.0
@@ -96,7 +98,7 @@ def log_odds(kernel):
             counts = Counts(alone, own[:, None], own[None].sum(axis=1))
             expected += also * counts.log_probability(1.0, beta)
     assert abs(expected) > np.log(np.finfo(float).max)
-    tokens = Mixture.of(LONG[None], beta, 1.0).rows.tokens
+    tokens = Mixture.from_arguments(LONG[None], beta, 1.0).rows.tokens
     return kernel(tokens, beta, beta.sum(), table, totals) - expected
 
 
@@ -113,17 +115,19 @@ def test_log_odds_of_long_rows():
     ],
     ids=lambda edit: edit[1],
 )
-def test_wrong_log_odds_are_others(edit):
+def test_mutants_of_log_odds_are_detected(edit):
     assert abs(log_odds(Mutant(edit[1], MODULE._log_odds, edit=edit).compile())) > 0.1
 
 
-def test_counts_are_kept_up_to_date_and_there_is_room_for_parts():
+def test_counts_are_updated_and_arrays_enlarged():
     rng = np.random.default_rng(2)
-    mixture = Mixture.of(rng.multinomial(6, np.full(5, 0.2), size=60), 0.2, 20.0)
+    mixture = Mixture.from_arguments(rng.multinomial(6, np.full(5, 0.2), size=60), 0.2, 20.0)
     chain = CollapsedChain(mixture, rng)
     chain.advance()
     outcomes = [chain.split_or_merge() for _ in range(3_000)]
-    expected = Counts.of(mixture.rows, chain.assignments, 5, capacity=chain._counts.sizes.size)
+    expected = Counts.from_assignments(
+        mixture.rows, chain.assignments, 5, capacity=chain._counts.sizes.size
+    )
     for found, wanted in zip(chain._counts, expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
     assert {-1, 0, 1} == set(outcomes)
@@ -133,9 +137,9 @@ NOISE = np.random.default_rng(3).multinomial(4, np.full(5, 0.2), size=200)
 KINDS = np.kron(np.eye(8, dtype=int), np.full((60, 2), 3))
 
 
-def test_one_kind_is_found_after_another_where_single_rows_are_stuck():
-    """All rows in one cluster, which no row leaves by itself: its likelihood would be worse."""
-    mixture = Mixture.of(KINDS, 0.5, 1e-6)
+def test_splits_find_clusters_that_single_row_updates_do_not():
+    """All rows start in one cluster; moving a single row decreases the likelihood."""
+    mixture = Mixture.from_arguments(KINDS, 0.5, 1e-6)
     lonely, divided = (CollapsedChain(mixture, np.random.default_rng(1), iter([n] * 20))
                        for n in (0, 10))  # fmt: skip
     for chain in (lonely, divided):
@@ -146,8 +150,8 @@ def test_one_kind_is_found_after_another_where_single_rows_are_stuck():
     assert len(set(lonely.assignments)) < 8
 
 
-def test_where_proposals_are_made():
-    """Two numbers are those before the first draw and after; a start has its own."""
+def test_numbers_of_proposals():
+    """A pair sets the numbers during warm-up and after it; initialization has its own."""
     options = {"draws": 3, "tune": 2, "thin": 2, "keep_assignments": True} | QUIET
     plain, none, some, later = (
         dp_categorical_gibbs(NOISE, 1.0, 0.5, split_merge=number, **options)
@@ -163,7 +167,9 @@ def test_where_proposals_are_made():
         ]
         assert trees[0].equals(trees[1])
         assert not trees[0].equals(trees[2])
-    few = first_clusters(Mixture.of(KINDS, 0.5, 1e-6), np.random.default_rng(1), Start(100, 20, 10))
+    few = initialize_clusters(
+        Mixture.from_arguments(KINDS, 0.5, 1e-6), np.random.default_rng(1), Start(100, 20, 10)
+    )
     assert len(set(few.assignments)) == 8
 
 
@@ -176,6 +182,6 @@ def test_where_proposals_are_made():
         (dp_categorical_slice, {"start_split_merge": -1}, "start_split_merge"),
     ],
 )
-def test_bad_numbers_of_proposals_are_named(sampler, arguments, message):
+def test_invalid_numbers_of_proposals_raise(sampler, arguments, message):
     with pytest.raises(ValueError, match=message):
         sampler(COUNTS, **arguments, **QUIET)

@@ -1,4 +1,4 @@
-"""The stochastic slice sampler: exact with all rows and long steps, right on average elsewhere."""
+"""The stochastic slice sampler: exact with all rows and long steps, unbiased counts otherwise."""
 
 import sys
 
@@ -21,7 +21,7 @@ from tests.mutants import Mutant
 
 PARTS = sys.modules[StochasticSliceChain.__module__]
 FORGETFUL = 30.0
-"""A step after which SCIR has forgotten where it was: an exact draw given the counts."""
+"""Step size after which SCIR has forgotten its state: an exact draw given the counts."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def exact():
 
 
 def all_rows(prior, n, thin=4):
-    mixture = Mixture.of(COUNTS, BETA, prior)
+    mixture = Mixture.from_arguments(COUNTS, BETA, prior)
     rng = np.random.default_rng(1)
     chain = StochasticSliceChain(mixture, rng, "scir", None, FORGETFUL, Start(5))
     return run(chain, n, thin)
@@ -38,18 +38,18 @@ def all_rows(prior, n, thin=4):
 
 def deviations(exact, found):
     often = np.flatnonzero(exact.p > 0.01)
-    return by_batches((exact.places(found)[:, None] == often).astype(float), exact.p[often])
+    return by_batches((exact.indices(found)[:, None] == often).astype(float), exact.p[often])
 
 
 @pytest.mark.parametrize("n", [6_000, slow(12_000)])
-def test_all_rows_and_long_steps_have_the_exact_law_of_all_partitions(exact, n):
-    """The wrong samplers below are off by 50 standard errors and more after 6,000 draws."""
+def test_full_data_and_long_steps_sample_partitions_exactly(exact, n):
+    """The mutants below have errors of at least 50 standard errors after 6,000 draws."""
     found, alpha = all_rows(PRIOR, n)
     assert np.abs(deviations(exact, found)).max() < 5
     assert abs(by_batches(alpha, exact.alpha)) < 4
 
 
-def test_sticks_without_what_lies_behind_them_have_another_law(monkeypatch):
+def test_sticks_without_later_rows_are_detected(monkeypatch):
     monkeypatch.setattr(PARTS, "_sums_of_later", lambda sizes: 0.0 * sizes)
     found, _ = all_rows(1.0, 3_000)
     assert np.abs(deviations(Enumeration(1.0), found)).max() > 8
@@ -64,7 +64,7 @@ def test_sticks_without_what_lies_behind_them_have_another_law(monkeypatch):
     ],
     ids=lambda edit: edit[1],
 )
-def test_a_wrong_concentration_has_another_law(exact, edit, monkeypatch):
+def test_mutants_of_the_concentration_are_detected(exact, edit, monkeypatch):
     module = sys.modules[Mixture.__module__]
     mutant = Mutant(edit[1], draw_concentration_of_sticks, edit=edit).compile()
     monkeypatch.setattr(module, "draw_concentration_of_sticks", mutant)
@@ -73,7 +73,7 @@ def test_a_wrong_concentration_has_another_law(exact, edit, monkeypatch):
 
 
 def expanded_mean_moments(step, n=40_000, n_steps=20):
-    """Means of log ω of n simplices that begin with exact draws, in standard errors."""
+    """Errors of means of log ω of n simplices after exact initial draws, in standard errors."""
     prior, counts = np.array([2.0, 3.0, 1.5]), np.array([4.0, 0.0, 9.0])
     rng = np.random.default_rng(1)
     omega = rng.dirichlet(prior + counts, size=n)
@@ -85,13 +85,13 @@ def expanded_mean_moments(step, n=40_000, n_steps=20):
              5e-3, stream)  # fmt: skip
     total = np.log(np.exp(state).sum(axis=1))
     expected = digamma(prior + counts) - digamma((prior + counts).sum())
-    spread = polygamma(1, prior + counts) - polygamma(1, (prior + counts).sum())
-    z = ((state - total[:, None]).mean(axis=0) - expected) / np.sqrt(spread / n)
+    variance = polygamma(1, prior + counts) - polygamma(1, (prior + counts).sum())
+    z = ((state - total[:, None]).mean(axis=0) - expected) / np.sqrt(variance / n)
     of_sum = (np.exp(total).mean() - prior.sum()) / np.sqrt(prior.sum() / n)
     return np.append(z, of_sum)
 
 
-def test_sgrld_keeps_dirichlet_laws():
+def test_sgrld_leaves_dirichlet_distributions_invariant():
     assert np.abs(expanded_mean_moments(expanded_mean_step)).max() < 5
 
 
@@ -105,7 +105,7 @@ def test_sgrld_keeps_dirichlet_laws():
     ],
     ids=lambda edit: edit[1] or edit[0],
 )
-def test_a_wrong_sgrld_has_other_laws(edit):
+def test_mutants_of_sgrld_are_detected(edit):
     step = Mutant(edit[1], expanded_mean_step, edit=edit).compile()
     assert np.abs(expanded_mean_moments(step)).max() > 8
 
@@ -128,9 +128,9 @@ def test_minibatches_find_the_clusters(method):
     assert last[0] != last[-1]
 
 
-def test_counts_of_minibatches_stand_for_all_rows():
-    """The sums of SCIR's gamma variables are on average prior plus all tokens of a cluster."""
-    mixture = Mixture.of(TWO_KINDS, 0.1, 1e-4)  # so that no third cluster comes
+def test_minibatch_counts_are_unbiased():
+    """The expected sums of SCIR's gamma variables are the prior plus all tokens of a cluster."""
+    mixture = Mixture.from_arguments(TWO_KINDS, 0.1, 1e-4)  # makes a third cluster improbable
     chain = StochasticSliceChain(mixture, np.random.default_rng(1), "scir", 50, 0.2, Start(50, 20))
     sums, sticks = [], []
     for _ in range(2_000):
@@ -161,19 +161,19 @@ def test_seeds_batches_and_shapes():
         ({"method": "sgld"}, "method must be one of"),
         ({"step_size": 0.0}, "step_size"),
         ({"step_size": np.nan}, "step_size"),
-        ({"batch_size": 9}, "batch_size=9 does not fit the 5 rows; choose 1 to 5"),
-        ({"batch_size": 1000}, "batch_size=1000 does not fit the 5 rows"),
+        ({"batch_size": 9}, "batch_size=9 exceeds the 5 rows. Use batch_size <= 5"),
+        ({"batch_size": 1000}, "batch_size=1000 exceeds the 5 rows"),
         ({"batch_size": "all"}, "batch_size must be a positive integer, got 'all'"),
         ({"start_rows": 0}, "start_rows"),
         ({"start_sweeps": -1}, "start_sweeps"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         dp_categorical_stochastic_slice(COUNTS, **({"batch_size": 2} | arguments), **QUIET)
 
 
-def test_fewer_rows_than_the_usual_batch():
+def test_fewer_rows_than_the_default_batch_size():
     options = {"draws": 3, "tune": 2, **QUIET}
     usual = dp_categorical_stochastic_slice(COUNTS, **options)
     every = dp_categorical_stochastic_slice(COUNTS, batch_size=None, **options)

@@ -1,4 +1,4 @@
-"""Draws of another model, or what is no draws at all, are refused by name."""
+"""Draws of other models, and arguments that are not draws, raise errors."""
 
 import arviz as az
 import numpy as np
@@ -11,7 +11,7 @@ from pymc_geodesic.mixtures import (
     predict,
     predict_proba,
 )
-from tests.foreign_draws import OTHERS, assert_refused
+from tests.foreign_draws import OTHERS, assert_raises
 
 X = np.eye(3)
 PREDICTIONS = {
@@ -25,19 +25,19 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("predict", PREDICTIONS)
-def test_draws_of_other_models_are_refused(predict, given):
-    assert_refused(PREDICTIONS[predict], given)
+def test_draws_of_other_models_raise(predict, given):
+    assert_raises(PREDICTIONS[predict], given)
 
 
 @pytest.mark.parametrize(
     "predict", ["predict", "predict_proba", "component_probabilities", "log_predictive"]
 )
-def test_what_is_no_draws_is_refused(predict):
+def test_arguments_that_are_not_draws_raise(predict):
     with pytest.raises(ValueError, match=f"{predict} takes .* first, as an xarray.DataTree; got"):
         PREDICTIONS[predict](X)
 
 
-def test_draws_of_experts_without_their_prior_are_refused():
+def test_draws_of_experts_without_their_prior_raise():
     shapes = {"sizes": (1, 2, 4), "weights": (1, 2, 4, 2, 3), "mean": (1, 2, 4, 3)}
     posterior = {name: np.ones(shape) for name, shape in shapes.items()}
     idata = az.from_dict({"posterior": posterior | {"lower": np.ones((1, 2, 4, 3, 3))}})
@@ -53,7 +53,7 @@ def test_draws_of_experts_without_their_prior_are_refused():
         (np.tile([-0.5, 0.5], (1, 2, 1)), "'weights' are negative, or sum to more than one"),
     ],
 )
-def test_weights_of_classifiers_are_none_of_a_mixture(weights, message):
+def test_invalid_mixture_weights_raise(weights, message):
     idata = az.from_dict(
         {"posterior": {"weights": weights, "topics": np.full((1, 2, 2, 3), 1 / 3)}}
     )

@@ -1,4 +1,4 @@
-"""The infinite support vector machine: its conditional laws, its partitions, its predictions."""
+"""The infinite support vector machine: conditional distributions, partitions, predictions."""
 
 import itertools
 
@@ -20,8 +20,8 @@ from pymc_geodesic.mixtures.expert_gibbs import (
     add_row,
     add_subgradient,
     augment_weights,
+    compute_row_loss,
     log_predictive,
-    loss_of_row,
     remove_row,
 )
 
@@ -38,7 +38,7 @@ def experts_of(n_experts, p, rng):
 
 
 def test_sizes_means_and_scatters_follow_their_rows():
-    """Against the sums of the definition, after rows have come and gone."""
+    """Against the sums of the definition, after rows were added and removed."""
     rng = np.random.default_rng(1)
     (experts, scatter), strength, scratch = experts_of(1, P, rng), 0.3, np.empty(P)
     rows = rng.normal(1.0, 2.0, size=(30, P))
@@ -61,12 +61,12 @@ def test_predictive_density():
     (experts, scatter), kappa, nu = experts_of(1, P, rng), 4.5, 9.0
     x = rng.normal(size=P)
     df = nu - P + 1
-    law = stats.multivariate_t(np.zeros(P), scatter * (kappa + 1) / (kappa * df), df)
+    exact = stats.multivariate_t(np.zeros(P), scatter * (kappa + 1) / (kappa * df), df)
     found = log_predictive(experts.mean[0], experts.lower[0], kappa, nu, x, np.empty(P))
-    assert found == pytest.approx(law.logpdf(x), rel=1e-10)
+    assert found == pytest.approx(exact.logpdf(x), rel=1e-10)
 
 
-def test_augmentation_draws_the_conditional_law():
+def test_augmentation_draws_from_the_conditional_distribution():
     """One row of three classes and one feature: mean and variance of η by quadrature on a grid."""
     rng = np.random.default_rng(3)
     features, labels = np.array([[1.3]]), np.array([1])
@@ -84,11 +84,11 @@ def test_augmentation_draws_the_conditional_law():
     loss = np.maximum(0.0, margin + 1.3 * np.maximum(a, c) - 1.3 * b)
     mass = np.exp(-cost * loss - 0.5 * (a**2 + b**2 + c**2))
     mass /= mass.sum()
-    for place, values in enumerate((a, b, c)):
+    for index, values in enumerate((a, b, c)):
         mean = float((mass * values).sum())
         sd = float(np.sqrt((mass * (values - mean) ** 2).sum()))
-        assert abs(draws[:, place].mean() - mean) < 0.06 * sd
-        assert draws[:, place].std() == pytest.approx(sd, rel=0.05)
+        assert abs(draws[:, index].mean() - mean) < 0.06 * sd
+        assert draws[:, index].std() == pytest.approx(sd, rel=0.05)
 
 
 def partitions(n):
@@ -151,7 +151,7 @@ def assert_sizes_agree(idata, of_partitions, slack):
     found = idata.posterior["sizes"].values[0]
     for sizes, probability in exact.items():
         share = np.mean([tuple(sorted(row[row > 0])) == sizes for row in found])
-        # draws of a chain are worth a fifth of independent ones at least
+        # the effective sample size is at least 20 % of the number of draws
         error = np.sqrt(probability * (1 - probability) * 5 / len(found))
         assert abs(share - probability) < 4 * error + slack, (sizes, share, probability)
 
@@ -178,7 +178,7 @@ def test_partitions_of_logit_models_have_their_probabilities():
 
 @pytest.fixture(scope="module")
 def crossed():
-    """Two clouds whose labels are split by different lines."""
+    """Two clusters whose labels are separated by different lines."""
     rng = np.random.default_rng(4)
     side = rng.integers(2, size=600)
     X = rng.normal(size=(600, 2)) + 5.0 * side[:, None]
@@ -187,7 +187,7 @@ def crossed():
 
 
 @pytest.mark.parametrize("method", ["augmentation", "ssgnht"])
-def test_experts_find_what_no_line_tells_apart(crossed, method):
+def test_experts_classify_data_that_are_not_linearly_separable(crossed, method):
     X, y = crossed
     train, test = slice(0, 400), slice(400, 600)
     idata = infinite_svm(
@@ -209,7 +209,7 @@ def test_experts_find_what_no_line_tells_apart(crossed, method):
     np.testing.assert_array_equal(again.posterior["weights"], idata.posterior["weights"])
 
 
-def test_logit_experts_find_it_too_and_their_probabilities_are_calibrated(crossed):
+def test_logit_experts_are_accurate_and_calibrated(crossed):
     X, _ = crossed
     rng = np.random.default_rng(5)
     scores = np.where(X[:, 0] + X[:, 1] < 5, 2 * X[:, 0], 2 * (5 - X[:, 1]))
@@ -235,18 +235,18 @@ def test_gradients_are_those_of_the_losses():
     for label, loss in itertools.product(range(4), (HINGE, LOGIT)):
         gradient, scores = np.zeros((4, 3)), np.empty(4)
         add_subgradient(weights, row, label, 1.7, loss, 2.0, scores, gradient)
-        for place in np.ndindex(4, 3):
+        for index in np.ndindex(4, 3):
             change = np.zeros((4, 3))
-            change[place] = 1e-6
-            up = loss_of_row(weights + change, row, label, 1.7, loss, scores)
-            down = loss_of_row(weights - change, row, label, 1.7, loss, scores)
-            assert gradient[place] == pytest.approx(-(up - down) / 1e-6, abs=1e-6)
+            change[index] = 1e-6
+            up = compute_row_loss(weights + change, row, label, 1.7, loss, scores)
+            down = compute_row_loss(weights - change, row, label, 1.7, loss, scores)
+            assert gradient[index] == pytest.approx(-(up - down) / 1e-6, abs=1e-6)
     shares = np.exp(weights @ row) / np.exp(weights @ row).sum()
-    found = [loss_of_row(weights, row, label, 1.7, LOGIT, scores) for label in range(4)]
+    found = [compute_row_loss(weights, row, label, 1.7, LOGIT, scores) for label in range(4)]
     np.testing.assert_allclose(np.exp(-np.array(found)), shares)
 
 
-def test_mistakes(crossed):
+def test_invalid_arguments_raise(crossed):
     X, y = crossed
     with pytest.raises(ValueError, match="one label for each of the 600 rows"):
         infinite_svm(X, y[:5])
@@ -262,7 +262,7 @@ def test_mistakes(crossed):
         infinite_svm(X, y, alpha=-1)
     with pytest.raises(ValueError, match='choose "ssgnht" or "augmentation"'):
         infinite_svm(X, y, method="gibbs")
-    with pytest.raises(ValueError, match="batch_size=601 does not fit the 600 rows"):
+    with pytest.raises(ValueError, match="batch_size=601 exceeds the 600 rows"):
         infinite_svm(X, y, batch_size=601)
     with pytest.raises(ValueError, match="y has missing values"):
         infinite_svm(X, np.ma.masked_equal(y, 1))
@@ -295,8 +295,8 @@ def test_classes_are_the_labels(crossed):
     assert float(np.mean(predict(signs, X) == 2 * y - 1)) > 0.8
 
 
-def test_experts_without_room_end_the_run():
-    """Whichever row asks for one more, and not only where it is likely."""
+def test_too_many_experts_raise():
+    """Any row that draws a new expert raises the error."""
     X = np.linspace(-3.0, 3.0, 40)[:, None]
     with pytest.raises(RuntimeError, match="needs more than max_experts=2 experts"):
         infinite_svm(

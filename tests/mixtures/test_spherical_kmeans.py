@@ -41,12 +41,12 @@ def test_copies_of_one_point_still_give_clusters():
     np.testing.assert_allclose(centers, np.tile([0.6, 0.8], (3, 1)))
 
 
-def test_too_few_points_are_refused():
+def test_too_few_points_raise():
     with pytest.raises(ValueError, match="n_clusters=3 exceeds the 2 points"):
         spherical_kmeans(np.eye(2), 3)
 
 
-def test_what_is_no_direction_is_refused():
+def test_invalid_directions_raise():
     points = np.array([[1.0, 0.0], [0.0, 3.0], [0.6, 0.8]])
     with pytest.raises(ValueError, match=r"the first of them points\[1\]: divide each row"):
         spherical_kmeans(points, 2)
@@ -56,7 +56,7 @@ def test_what_is_no_direction_is_refused():
     np.testing.assert_allclose(centers, [[0.5**0.5, 0.5**0.5]])
 
 
-def test_clusters_that_still_change_are_told():
+def test_unconverged_clusters_warn():
     points = np.random.default_rng(1).normal(size=(200, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     options = {"n_restarts": 1, "random_seed": 1}

@@ -81,7 +81,7 @@ def household(data_home):
 @pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("process", [False, True])
 def test_log_density(points, container, process):
-    """Of the model, against the same written out."""
+    """The log-density of the model against its formula."""
     model = vmf_mixture(container(points[:30]), 3, alpha=2.0, dirichlet_process=process,
                         start="prior")  # fmt: skip
     rng = np.random.default_rng(1)
@@ -104,7 +104,7 @@ def test_log_density(points, container, process):
 
 
 def test_shared_concentration(points):
-    """The density is that of equal ones, whose priors are counted once."""
+    """The density equals that of equal concentrations with one prior."""
     model = vmf_mixture(points[:30], 2, shared_kappa=True)
     assert model["kappa"].ndim == 0
     start = vmf_mixture_em(points[:30], 2, shared_kappa=True, random_seed=0)
@@ -141,17 +141,17 @@ def draws(points):
 
 
 @pytest.mark.slow
-def test_posterior_agrees_with_the_asymptotic_one(draws, points):
-    """Of 400 points: the mean near the maximum, the spread of κ as κ / sqrt(n w (d − 1) / 2)."""
+def test_posterior_agrees_with_the_asymptotic_posterior(draws, points):
+    """With 400 points: mean near the maximum, sd of κ near κ / sqrt(n w (d − 1) / 2)."""
     _, idata = draws
     fit = vmf_mixture_em(points, 2, random_seed=1)
     summary = az.summary(idata, var_names=["mu", "kappa", "weights"], fmt="xarray")
     for name in ("mu", "kappa", "weights"):
         assert float(summary[name].sel(summary="r_hat").astype(float).max()) < 1.03
     kappa = idata.posterior["kappa"].values.reshape(-1, 2)
-    spread = fit.kappa / np.sqrt(len(points) * fit.weights)
-    assert np.all(np.abs(kappa.mean(axis=0) - fit.kappa) < 0.5 * spread)
-    np.testing.assert_allclose(kappa.std(axis=0), spread, rtol=0.15)
+    sd = fit.kappa / np.sqrt(len(points) * fit.weights)
+    assert np.all(np.abs(kappa.mean(axis=0) - fit.kappa) < 0.5 * sd)
+    np.testing.assert_allclose(kappa.std(axis=0), sd, rtol=0.15)
     mean = idata.posterior["mu"].values.reshape(-1, 2, 3).mean(axis=0)
     cosine = (mean * fit.mu).sum(axis=1) / np.linalg.norm(mean, axis=1)
     assert np.all(1.0 - cosine < 0.5 / (len(points) * fit.weights * fit.kappa))
@@ -196,7 +196,7 @@ def test_new_points(near):
     np.testing.assert_allclose(np.linalg.norm(new.posterior_predictive["direction"], axis=-1), 1.0)
 
 
-def test_mistakes(points):
+def test_invalid_arguments_raise(points):
     with pytest.raises(ValueError, match=r"no unit vectors, the first of them points\[0\]"):
         vmf_mixture(2.0 * points, 2)
     with pytest.raises(ValueError, match="points has missing values"):
@@ -238,11 +238,11 @@ def test_mistakes(points):
         component_probabilities(np.eye(3), idata)
 
 
-def test_a_fit_that_has_not_converged_says_so(points):
-    words = "max_passes=3 without having converged: the last pass still added .* to the log-lik"
+def test_unconverged_fit_warns(points):
+    words = "did not converge within max_passes=3: the last pass still added .* to the log-lik"
     with pytest.warns(ConvergenceWarning, match=words) as caught:
         vmf_mixture_em(points, 4, max_passes=3, tolerance=0.0, random_seed=1)
     assert caught[0].filename == __file__
-    with pytest.warns(ConvergenceWarning, match="without having converged. Give it more passes"):
+    with pytest.warns(ConvergenceWarning, match=r"max_passes=\d+\. Increase max_passes"):
         vmf_mixture_em(points, 4, max_passes=1, random_seed=1)
     vmf_mixture_em(points, 4, max_passes=2, tolerance=1e9, random_seed=1)  # warnings are errors

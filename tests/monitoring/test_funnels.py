@@ -1,4 +1,4 @@
-"""A variable that sets the scale of others is found, in either parametrization."""
+"""Detection of variables that set the scale of others, in both parametrizations."""
 
 import logging
 
@@ -38,7 +38,7 @@ def products(sd):
 
 @pytest.mark.parametrize(
     ("draw", "sign", "advice"),
-    [(centered, -1, "Write 'x' as a product"), (products, 1, "Write 'x' as it is")],
+    [(centered, -1, "Write 'x' non-centered"), (products, 1, "Write 'x' centered")],
 )
 def test_is_found_and_named(draw, sign, advice):
     funnel = find_funnel(*draw(1.0), PARTS)
@@ -62,13 +62,13 @@ def test_precision_of_a_centered_vector():
     funnel = find_funnel(*by_precision(1.0), PARTS)
     assert funnel.slope > 1.0
     remedy = funnel.diagnosis({("v", "x")}).remedy
-    assert "written as it is (centered), with 'v' as its precision" in remedy
-    assert remedy.startswith("Write 'x' as a product with its standard deviation, 1/sqrt(v)")
+    assert "it appears to be centered, with 'v' as its precision" in remedy
+    assert "as a product with its standard deviation 1/sqrt(v)" in remedy
 
 
 def test_variances_and_log_scales_are_written_as_products_with_the_standard_deviation():
     remedy = find_funnel(*centered(1.0), PARTS).diagnosis({("v", "x")}).remedy
-    assert remedy.startswith("Write 'x' as a product with its standard deviation (non-centered)")
+    assert "non-centered, as a product with its standard deviation;" in remedy
 
 
 def test_pairs_in_the_model_have_a_lower_bound():
@@ -92,7 +92,7 @@ def test_needs_draws_and_gradients():
 
 
 def test_long_vectors_are_no_scales():
-    """Of a thousand numbers one may be correlated with anything by chance."""
+    """One of a thousand coordinates may be correlated with anything by chance."""
     positions, gradients = centered(1.0)
     rng = np.random.default_rng(1)
     many = slice(1, 1001)
@@ -155,17 +155,19 @@ def warnings_of_chains(model, step, caplog, chains):
 @pytest.mark.parametrize(
     ("scale", "advice"),
     [
-        ("precision", "its standard deviation, 1/sqrt(tau) (non-centered)"),
-        slow("variance", "its standard deviation (non-centered)"),
-        slow("log scale", "its standard deviation (non-centered)"),
-        slow("scale", "its standard deviation (non-centered)"),
+        ("precision", "its standard deviation 1/sqrt(tau);"),
+        slow("variance", "its standard deviation;"),
+        slow("log scale", "its standard deviation;"),
+        slow("scale", "its standard deviation;"),
     ],
 )
 def test_every_chain_of_seeds_has_the_advice(sampler, scale, advice, caplog):
     model = seeds(scale)
     found = warnings_of_chains(model, sampler(model=model), caplog, chains=2)
     assert len(found) == 2
-    assert all(f"Write 'b' as a product with {advice}" in message for message in found)
+    assert all(
+        f"Write 'b' non-centered, as a product with {advice}" in message for message in found
+    )
 
 
 @pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC])

@@ -18,15 +18,13 @@ def observed(*, by_euler: bool = False, **given: float) -> TemperatureMonitor:
     return monitor
 
 
-@pytest.mark.parametrize(
-    ("temperature", "width", "remedy"),
-    [(1.25, "wider", "more friction"), (0.75, "narrower", "less friction")],
-)
-def test_temperature_above_and_below_1(temperature, width, remedy):
+@pytest.mark.parametrize(("temperature", "width"), [(1.25, "wider"), (0.75, "narrower")])
+def test_temperature_above_and_below_1(temperature, width):
     found = observed(temperature=temperature).diagnosis(["x"])
     assert found.value == pytest.approx(temperature)
     assert f"the draws are {width} than the posterior" in found.finding
-    assert remedy in found.remedy
+    assert "Omit step_size, friction and gradient_noise" in found.remedy
+    assert "otherwise use more tuning draws" in found.remedy
 
 
 @pytest.mark.parametrize("temperature", [0.91, 1.0, 1.09])

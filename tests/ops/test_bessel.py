@@ -66,7 +66,7 @@ def test_symbolic_value_and_derivatives_match_reference(reference, mode):
 
 
 def test_absolute_error_where_the_constant_crosses_one():
-    """Near log c = 0 no relative accuracy is possible; the absolute one is that of the terms."""
+    """Near log c = 0 the absolute accuracy is that of the terms."""
     with mpmath.workdps(40):
         root = float(
             mpmath.findroot(lambda kappa: exact(20, kappa)[0], (40, 60), solver="anderson")
@@ -129,6 +129,6 @@ def test_symbolic_functions_survive_pickling():
         (lambda: bessel.mean_resultant_length_slope(3, np.nan), "kappa must not be negative"),
     ],
 )
-def test_bad_arguments_are_named(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

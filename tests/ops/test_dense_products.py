@@ -60,13 +60,13 @@ def test_gradient_of_a_regression_calls_no_blas():
     np.testing.assert_allclose(function(rows, weights), expected, rtol=1e-12)
 
 
-def test_large_products_stay_with_blas():
+def test_large_products_use_blas():
     x, w = pt.tensor(shape=(2**19, COLUMNS)), pt.tensor(shape=(COLUMNS,))
     assert calls_blas(compiled(x @ w, x, w))
 
 
-def test_products_of_unknown_rows_are_loops():
-    """Rows that are left open are looked at in chunks."""
+def test_products_with_unknown_length_are_loops():
+    """Rows of unknown number are evaluated in chunks."""
     rng = np.random.default_rng(3)
     x, w = pt.tensor(shape=(None, COLUMNS)), pt.tensor(shape=(COLUMNS,))
     function = compiled(x @ w, x, w)
@@ -80,7 +80,7 @@ def test_product_of_matrices_calls_blas():
     assert calls_blas(compiled(x @ y, x, y))
 
 
-def test_mode_given_is_not_changed():
+def test_given_mode_is_not_changed():
     mode = get_mode("NUMBA")
     with_loops_for_products(mode)
     x, w = pt.tensor(shape=(ROWS, COLUMNS)), pt.tensor(shape=(COLUMNS,))
@@ -90,13 +90,13 @@ def test_mode_given_is_not_changed():
 
 @pytest.fixture(scope="module")
 def product():
-    """Takes arrays as they are; PyTensor's own wrapper would see to it that they are in C order."""
+    """Wrapper that passes arrays unchanged; PyTensor's own makes them C-contiguous."""
     left, right = pt.dmatrix(), pt.dmatrix()
     return pytensor.function([left, right], MatrixMatrix()(left, right), mode="NUMBA").vm.jit_fn
 
 
 def layouts(rng, rows, columns):
-    """The same shape as memory may hold it, copies needed or not."""
+    """Arrays of one shape in several memory layouts."""
     yield rng.normal(size=(rows, columns))
     yield np.asfortranarray(rng.normal(size=(rows, columns)))
     yield rng.normal(size=(rows, 2 * columns))[:, :columns]
@@ -109,7 +109,7 @@ def layouts(rng, rows, columns):
 
 
 @pytest.mark.parametrize(("rows", "inner"), cross([5, 0, 1], [4, 0, 1]))
-def test_any_layout_has_the_product_of_numpy(product, rows, inner):
+def test_products_of_any_memory_layout(product, rows, inner):
     rng = np.random.default_rng(1)
     for columns in (0, 1, 7):
         pairs = itertools.product(layouts(rng, rows, inner), layouts(rng, inner, columns))
@@ -119,13 +119,13 @@ def test_any_layout_has_the_product_of_numpy(product, rows, inner):
             np.testing.assert_allclose(result, left @ right, rtol=1e-13, atol=1e-13)
 
 
-def test_lengths_that_differ_are_refused(product):
+def test_lengths_that_differ_raise(product):
     with pytest.raises(ValueError, match="inner lengths differ"):
         product(np.ones((2, 3)), np.ones((2, 3)))
 
 
-def test_gradients_of_products_call_it_too():
-    """PyTensor's own choice of strides was more than half of what a topic model compiled."""
+def test_gradients_of_products_call_blas():
+    """PyTensor's product was more than half of the compilation time of a topic model."""
     x, y = pt.dmatrix(), pt.dmatrix()
     graph = pytensor.grad(pt.sum(pt.exp(x @ y)), [x, y])
     function = pytensor.function([x, y], graph, mode=with_loops_for_products(get_mode("NUMBA")))

@@ -1,4 +1,4 @@
-"""The integral of exp(xᵀAx + b·x) over the sphere: special functions, quadrature, laws, mutants."""
+"""Integral of exp(xᵀAx + b·x) over the sphere: special cases, quadrature, mutants, Ops."""
 
 from types import FunctionType
 
@@ -103,8 +103,8 @@ def test_kent_is_its_series(kappa, beta):
     with np.errstate(divide="ignore"):
         log_terms += np.log(special.ive(2 * j + 0.5, kappa)) + kappa
     exact = np.log(2 * np.pi) + special.logsumexp(log_terms)
-    values, pulls = np.array([0.0, beta, -beta]), np.array([kappa, 0.0, 0.0])
-    assert_close(spectral_moments(values, np.ones(3), pulls)[0], exact, 1e-12)
+    values, slopes = np.array([0.0, beta, -beta]), np.array([kappa, 0.0, 0.0])
+    assert_close(spectral_moments(values, np.ones(3), slopes)[0], exact, 1e-12)
 
 
 # Quadrature -----------------------------------------------------------------------------------
@@ -121,13 +121,13 @@ def test_moments_on_the_sphere(name):
 
 
 @pytest.mark.parametrize(
-    ("values", "pulls"),
+    ("values", "slopes"),
     [((0.0, 0.0), (0.1, 0.0)), ((0.0, -1e4), (0.0, 1.9e4)), ((0.0, -1e6), (1e-3, 1.99e6)),
      ((3e3, 0.0), (0.0, 1e6)), ((0.0, -1e8), (1e3, 0.0)), ((1e6, 0.0), (1e-6, 1e5))],
 )  # fmt: skip
-def test_moments_on_the_circle_where_scales_differ(values, pulls):
-    """Wherever the saddle point is: near one eigenvalue, far from all, close to an opposed pull."""
-    A, b = np.diag(values), np.array(pulls)
+def test_moments_on_the_circle_where_scales_differ(values, slopes):
+    """Saddle points near one eigenvalue, far from all, and near an opposed linear term."""
+    A, b = np.diag(values), np.array(slopes)
     exact, mean, second, _ = by_quadrature(A, b, *circle())
     found = matrix_moments(A, b)
     # Exponents of 1e6 are known to 1e-10 only, in the quadrature too.
@@ -151,50 +151,50 @@ def test_covariances_on_the_sphere(name):
     np.testing.assert_allclose(with_second, expected, atol=1e-12)
 
 
-# Laws -----------------------------------------------------------------------------------------
+# Identities -----------------------------------------------------------------------------------
 
 
 def random_case(rng, k):
     values = -(10 ** rng.uniform(-3, 6, k)) * (rng.random(k) < 0.7)
     gaps = values.max() - values
     near = rng.random(k) < 0.5
-    pulls = np.where(near, 2 * gaps * rng.uniform(0, 1.5, k), 10 ** rng.uniform(-3, 5, k))
-    return values, pulls * (rng.random(k) < 0.6)
+    slopes = np.where(near, 2 * gaps * rng.uniform(0, 1.5, k), 10 ** rng.uniform(-3, 5, k))
+    return values, slopes * (rng.random(k) < 0.6)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_laws_for_parameters_of_all_scales(seed):
+def test_identities_for_parameters_of_all_scales(seed):
     rng = np.random.default_rng(seed)
-    values, pulls = random_case(rng, 6)
-    log_integral, first, second = spectral_moments(values, np.ones(6), pulls)
+    values, slopes = random_case(rng, 6)
+    log_integral, first, second = spectral_moments(values, np.ones(6), slopes)
     assert second.sum() == pytest.approx(1.0, rel=1e-11)
     assert np.all(second > 0)
     assert np.all(first**2 <= second * (1 + 1e-9))
-    shifted = spectral_moments(values + 7.0, np.ones(6), pulls)[0]
+    shifted = spectral_moments(values + 7.0, np.ones(6), slopes)[0]
     assert shifted - 7.0 == pytest.approx(log_integral, rel=1e-12, abs=1e-10)
-    # Equal eigenvalues are one eigenvalue that counts as often.
-    twice = spectral_moments(np.repeat(values, 2), np.ones(12), np.repeat(pulls, 2) / 2**0.5)
-    counted = spectral_moments(values, np.full(6, 2.0), pulls)
+    # Equal eigenvalues are one eigenvalue with a multiplicity.
+    twice = spectral_moments(np.repeat(values, 2), np.ones(12), np.repeat(slopes, 2) / 2**0.5)
+    counted = spectral_moments(values, np.full(6, 2.0), slopes)
     assert_close(twice[0], counted[0])
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_matrix_is_its_eigenvalues(seed):
+def test_matrix_form_agrees_with_spectral_form(seed):
     rng = np.random.default_rng(seed)
-    values, pulls = 20 * rng.standard_normal(4), 9 * rng.standard_normal(4)
+    values, slopes = 20 * rng.standard_normal(4), 9 * rng.standard_normal(4)
     linear, quadratic = rng.standard_normal((2, 4))
-    A, b = np.diag(values), pulls
-    spectral, matrix = spectral_moments(values, np.ones(4), pulls), matrix_moments(A, b)
+    A, b = np.diag(values), slopes
+    spectral, matrix = spectral_moments(values, np.ones(4), slopes), matrix_moments(A, b)
     assert_close(matrix[0], spectral[0])
     np.testing.assert_allclose(matrix[1], spectral[1], atol=1e-13)
     np.testing.assert_allclose(np.diag(matrix[2]), spectral[2], atol=1e-13)
-    one = spectral_covariances(values, np.ones(4), pulls, linear, quadratic)
+    one = spectral_covariances(values, np.ones(4), slopes, linear, quadratic)
     other = matrix_covariances(A, b, linear, np.diag(quadratic))
     np.testing.assert_allclose(other[0], one[0], atol=1e-13)
     np.testing.assert_allclose(np.diag(other[1]), one[1], atol=1e-13)
 
 
-def test_what_is_not_finite_stays_so():
+def test_nonfinite_parameters_give_nan():
     assert np.isnan(matrix_moments(np.full((3, 3), np.nan), np.ones(3))[0])
     assert np.isnan(spectral_moments(np.array([1.0, np.inf]), np.ones(2), np.ones(2))[0])
 
@@ -210,9 +210,9 @@ def worst_error(rule):
     return max(errors)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what a wrong contour overflows to
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # overflow on a wrong contour
 @pytest.mark.parametrize("mutant", [{"STEP": 0.3}, {"ANGLE": 1.4}, {"NEGLIGIBLE": 1e-4}])
-def test_another_contour_is_found_out(mutant):
+def test_mutants_of_the_contour_are_detected(mutant):
     def with_globals(**changed):
         return FunctionType(contour.py_func.__code__, vars(fisher_bingham_integral) | changed)
 
@@ -270,12 +270,12 @@ def test_derivatives_of_the_matrix_form_through_pytensor(mode):
 
 @pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
 def test_derivatives_of_the_spectral_form_through_pytensor(mode):
-    values, pulls = pt.tensor("a", shape=(2,)), pt.tensor("g", shape=(2,))
+    values, slopes = pt.tensor("a", shape=(2,)), pt.tensor("g", shape=(2,))
     counts = np.array([1.0, 4.0])
-    log_integral = spectral_integral(values, counts, pulls)[0]
-    gradient = pt.grad(log_integral, [values, pulls])
-    curvature = pt.grad(gradient[0][0] + 2.0 * gradient[1][1], [values, pulls])
-    found = pytensor.function([values, pulls], [*gradient, *curvature], mode=mode)
+    log_integral = spectral_integral(values, counts, slopes)[0]
+    gradient = pt.grad(log_integral, [values, slopes])
+    curvature = pt.grad(gradient[0][0] + 2.0 * gradient[1][1], [values, slopes])
+    found = pytensor.function([values, slopes], [*gradient, *curvature], mode=mode)
     a, g = np.array([4.0, -1.0]), np.array([2.0, 0.5])
 
     def statistic(a, g):

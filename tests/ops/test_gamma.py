@@ -34,7 +34,7 @@ def test_negative_arguments_and_limits(compiled):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_other_types_keep_the_type_of_the_result(dtype):
+def test_result_types(dtype):
     x = pt.tensor(dtype=dtype, shape=(2,))
     mode = with_arithmetic_for_trigamma(get_mode("NUMBA"))
     function = pytensor.function([x], pt.tri_gamma(x), mode=mode)

@@ -1,4 +1,4 @@
-"""Functions and draws for JAX: equal to those of NumPy, and JAX is not imported without need."""
+"""Functions and draws for JAX agree with NumPy, and JAX is imported lazily."""
 
 import subprocess
 import sys
@@ -26,15 +26,15 @@ SPECTRAL = [
       for d in (2, 50, 5000) for k in (0.0, 0.4, 1e4, 1e8)],
     *[(np.array([0.0, b, -b]), np.ones(3), np.array([k, 0.0, 0.0]))
       for k, b in [(10.0, 2.0), (1.0, 0.49), (100.0, 49.0), (300.0, 1.0)]],
-    *[(values, np.ones(6), pulls)
-      for values, pulls in (random_case(np.random.default_rng(seed), 6) for seed in range(20))],
+    *[(values, np.ones(6), slopes)
+      for values, slopes in (random_case(np.random.default_rng(seed), 6) for seed in range(20))],
 ]  # fmt: skip
 
 MATRIX = [turned(*SHAPES[name]) for name in SHAPES]
 
 CIRCLE = [
-    (np.diag(values), np.array(pulls))
-    for values, pulls in [
+    (np.diag(values), np.array(slopes))
+    for values, slopes in [
         ((0.0, -1e6), (1e-3, 1.99e6)), ((3e3, 0.0), (0.0, 1e6)), ((1e6, 0.0), (1e-6, 1e5)),
     ]
 ]  # fmt: skip
@@ -121,7 +121,7 @@ def test_derivatives_of_jax_are_moments_and_covariances(found):
     assert_all_close(found["gradient of moments"], expected)
 
 
-def test_what_is_not_finite_stays_so(found):
+def test_nonfinite_parameters_give_nan(found):
     assert np.isnan(found["not finite"]).all()
 
 
@@ -147,7 +147,7 @@ def drawn_by_jax(seed):
 
 
 def test_draws():
-    """They have the right mean, are those of their seed, and change from call to call."""
+    """Draws have the right mean, are reproducible, and differ between calls."""
     pytest.importorskip("jax")
     x, y = in_its_own_process(drawn_by_jax, 1)
     again, _ = in_its_own_process(drawn_by_jax, 1)

@@ -18,7 +18,7 @@ from tests.grids import cross
 
 @pytest.fixture(scope="module")
 def integral():
-    """The logarithm for any numbers of rows and columns, compiled once."""
+    """The logarithm for any number of rows and columns, compiled once."""
     n, d = pt.lscalar("n"), pt.dvector("d")
     function = pytensor.function([n, d], log_hyp0f1(n, d, None))
     return lambda rows, values: float(function(rows, np.asarray(values, dtype=float)))
@@ -37,7 +37,7 @@ def log_one(n, d):
 
 
 def orthogonal_matrices(d):
-    """Rotations in three dimensions are axes in four: Prentice (1986); reflections turn one d."""
+    """Rotations in R³ are axes in R⁴ (Prentice 1986); reflections change the sign of one d."""
     parts = []
     for last in (d[2], -d[2]):
         values = [d[0] + d[1] + last, d[0] - d[1] - last, last - d[0] - d[1] + 2 * d[1], 0.0]
@@ -62,7 +62,7 @@ def series_of_two(n, d, terms=200):
 
 
 def by_importance(n, d, size=40_000, seed=1):
-    """Logarithm, and its standard error, from the proposals of the sampler of Hoff."""
+    """Logarithm and its standard error, by importance sampling with Hoff's proposals."""
     columns = np.zeros((n, len(d)))
     columns[range(len(d)), range(len(d))] = d
     _, log_weight = _propose(
@@ -104,12 +104,12 @@ def test_three_columns_of_three_rows_are_orthogonal_matrices(integral, d):
     assert integral(3, d) == pytest.approx(orthogonal_matrices(d), rel=1e-6, abs=1e-6)
 
 
-def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
-    """Half of the weight of a node is noticed."""
+def test_result_depends_on_the_node_weights(integral, monkeypatch):
+    """A mutant that halves the weight of a node is detected."""
     nodes = matrix_hypergeometric.line_nodes
 
-    def wrong(power, pull, density):
-        log_sech, log_weight = nodes(power, pull, density)
+    def wrong(power, coefficient, density):
+        log_sech, log_weight = nodes(power, coefficient, density)
         return log_sech, log_weight - np.log(2.0) * (np.arange(density[0]) == 0)
 
     monkeypatch.setattr(matrix_hypergeometric, "line_nodes", wrong)
@@ -119,8 +119,8 @@ def test_the_numbers_do_not_come_from_the_nodes(integral, monkeypatch):
 
 
 @pytest.mark.parametrize("n", [3, 4, 9])
-def test_a_column_without_concentration_says_nothing(integral, n):
-    """So do two of three: fewer columns have the same function."""
+def test_columns_without_concentration_have_no_effect(integral, n):
+    """The same for two of three columns: the function is that of fewer columns."""
     assert integral(n, [7.0, 0.0]) == pytest.approx(log_one(n, 7.0), rel=1e-12)
     assert integral(n, [7.0, 4.0, 0.0]) == pytest.approx(integral(n, [7.0, 4.0]), abs=1e-6)
     assert integral(n, [7.0, 0.0, 0.0]) == pytest.approx(log_one(n, 7.0), abs=1e-6)
@@ -139,13 +139,13 @@ def test_a_column_without_concentration_says_nothing(integral, n):
     ],
 )
 def test_importance_draws_agree(integral, n, d, error):
-    """For more than three columns up to the error that the documentation states."""
+    """For more than three columns up to the documented error."""
     exact, standard_error = by_importance(n, d)
     assert abs(integral(n, d) - exact) < error + 4.0 * standard_error
 
 
 @pytest.mark.slow
-def test_four_columns_without_their_remainder_are_further_off(integral, monkeypatch):
+def test_remainder_improves_the_approximation(integral, monkeypatch):
     exact, _ = by_importance(4, (100.0, 100.0, 100.0, 100.0))
     found = integral(4, [100.0] * 4)
     monkeypatch.setattr(matrix_hypergeometric, "_remainder_ratio", lambda n, p: 0.0)
@@ -157,24 +157,24 @@ def test_four_columns_without_their_remainder_are_further_off(integral, monkeypa
 
 @pytest.mark.parametrize("d", [(3.0, 3.0), (8.0, 0.0), (20.0, 19.0), (0.0, 0.0)])
 def test_derivatives_of_two_columns(of_two, d):
-    """By differences, at equal singular values and at zero too."""
+    """Against finite differences, also at equal singular values and at zero."""
     d, step = np.array(d), 1e-5
     _, slope = of_two(4, d)
     for i, along in enumerate(step * np.eye(2)):
         up, down = of_two(4, np.abs(d + along)), of_two(4, np.abs(d - along))
-        at_zero = d[i] == 0.0  # even: the slope of the reflection has the other sign
+        at_zero = d[i] == 0.0  # the function is even: the slope changes sign
         expected = 0.0 if at_zero else (up[0] - down[0]) / (2.0 * step)
         assert slope[i] == pytest.approx(expected, abs=1e-8)
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1.0, 1e4, 1e9])
-def test_singular_values_of_any_size_have_numbers(of_two, scale):
+def test_singular_values_of_any_size_are_finite(of_two, scale):
     value, slope = of_two(6, scale * np.array([1.0, 0.6]))
     assert np.isfinite(value)
     assert np.all((slope >= 0.0) & (slope < 1.0 + 1e-12))
 
 
-def test_jax_finds_the_same(of_two):
+def test_jax_agrees(of_two):
     pytest.importorskip("jax")
     d = pt.tensor("d", shape=(2,))
     value = log_hyp0f1(4, d, 2)
@@ -185,15 +185,15 @@ def test_jax_finds_the_same(of_two):
 
 @pytest.mark.slow
 def test_second_derivatives_are_covariances_at_zero():
-    """log E exp tr FᵀX = |d|² / 2n + …, also where no singular value differs from zero."""
+    """log E exp tr FᵀX = |d|² / 2n + …, also where all singular values are zero."""
     d = pt.tensor("d", shape=(2,))
     slope = pt.grad(log_hyp0f1(5, d, 2), d)
     found = pt.grad(slope[0], d).eval({d: np.zeros(2)}, mode="FAST_COMPILE")
     np.testing.assert_allclose(found, [0.2, 0.0], atol=1e-10)
 
 
-def test_large_concentrations_are_those_of_the_normal_law(integral):
-    """The remainder of the logarithm falls as the inverse of the concentrations."""
+def test_large_concentrations_approach_the_normal_approximation(integral):
+    """The remainder of the logarithm decreases as the inverse of the concentrations."""
     for p in (1, 2, 3):
         rests = []
         for size in (300.0, 600.0):
@@ -228,7 +228,7 @@ def log_mean(a, b):
 
 
 def log_mean_of_axis(a):
-    """For one column: the constant of Bingham, by a contour."""
+    """For one column: the Bingham constant, by the contour integral."""
     return float(matrix_moments(np.diag(a), np.zeros(3))[0]) - np.log(4.0 * np.pi)
 
 
@@ -244,7 +244,7 @@ def test_a_single_column_or_all_but_one_is_bingham(case, size):
 
 
 @pytest.mark.parametrize("case", EIGENVALUES)
-def test_both_matrices_may_change_places_and_signs(case):
+def test_symmetries_of_both_matrices(case):
     a, b = np.array(EIGENVALUES[case]), np.array([2.5, 0.3, -1.0])
     value = log_mean(a, b)
     for other in (log_mean(b, a), log_mean(-a, -b), log_mean(a[[2, 0, 1]], b[[1, 0, 2]])):
@@ -262,7 +262,7 @@ def test_two_dimensions_are_an_angle(b):
     assert log_mean([3.0, -5.0], b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
 
 
-def test_well_separated_eigenvalues_leave_a_normal_law_at_each_mode():
+def test_well_separated_eigenvalues_approach_the_normal_approximation():
     a, b = np.array([3.0, 1.0, -2.0]), np.array([2.0, 0.7, -0.4])
     i, j = np.triu_indices(3, 1)
     gaps = (a[i] - a[j]) * (b[i] - b[j])

@@ -1,4 +1,4 @@
-"""Loops are registered when they are needed, and their keys in the cache follow their sources."""
+"""Registration of Numba loops, and their cache keys."""
 
 import pickle
 import shutil
@@ -56,7 +56,7 @@ FILES = [
         "unit_sphere",
     )
 ]
-"""Where loops are."""
+"""Files with loops."""
 
 
 def subclasses(base):
@@ -75,14 +75,14 @@ def with_loops():
     ]
 
 
-def test_the_files_are_those_with_loops():
+def test_list_of_files_with_loops():
     found = {Path(each.numba_loop.__code__.co_filename) for each in with_loops()}
     assert found == {PACKAGE / file for file in FILES}
 
 
 @pytest.mark.parametrize("each", with_loops(), ids=lambda each: each.__name__)
-def test_the_loop_comes_before_what_other_bases_have(each):
-    """A random variable or a `Composite` has an implementation of its own, or none at all."""
+def test_loop_takes_precedence_over_other_bases(each):
+    """Random variables and `Composite` may have another implementation."""
     register_with_numba()
     if issubclass(each, LoopRandomVariable):
         assert numba_core_rv_funcify.dispatch(each) is numba_core_rv_funcify.dispatch(
@@ -102,7 +102,7 @@ def run(code):
 
 
 def test_dispatch_is_imported_with_the_first_op():
-    """It costs half a second, which nobody pays who only imports the package."""
+    """It takes half a second, which importing the package must not."""
     modules = [
         "pymc_geodesic.topics",
         "pymc_geodesic.mixtures",
@@ -133,7 +133,7 @@ print("pytensor.link.numba.dispatch" in sys.modules)
     ],
     ids=["without properties", "with properties", "random variable", "by name"],
 )
-def test_an_op_that_arrives_by_pickle_has_its_loop(op):
+def test_unpickled_op_has_its_loop(op):
     code = f"""
 import pickle
 op = pickle.loads({pickle.dumps(op)!r})
@@ -145,7 +145,7 @@ print(register_with_numba.cache_info().currsize)
 
 @pytest.fixture
 def package(tmp_path, monkeypatch):
-    """A copy of the package, for changes."""
+    """A modifiable copy of the package."""
     copy = tmp_path / "pymc_geodesic"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(jit, "_PACKAGE", copy)
@@ -175,7 +175,7 @@ def test_stamp_follows_what_a_loop_inlines(package, file, inlined):
 
 
 def test_stamp_does_not_follow_what_only_builds_graphs(package):
-    """Otherwise every change of a source would compile all loops anew."""
+    """Otherwise every change of a source file would recompile all loops."""
     before = [jit.source_stamp(package / file) for file in FILES]
     for changed in (
         "ops/inner_products.py",
@@ -193,7 +193,7 @@ def node(op, ndim=1, dtype="float64", width=5):
     return op(values, columns, np.array([[0, 2]] * width), other).owner
 
 
-def test_key_has_all_that_shapes_a_loop(monkeypatch):
+def test_cache_key_contains_all_properties_of_a_loop(monkeypatch):
     dot, squared = SparseDot(5), SparseTransposeDot(5, squared=True)
     nodes = [
         node(dot),
@@ -213,7 +213,7 @@ def test_key_has_all_that_shapes_a_loop(monkeypatch):
     assert files == [PACKAGE / "ops" / "sparse_dot.py"]
 
 
-def test_ops_of_one_file_have_keys_of_their_own():
+def test_ops_of_one_file_have_distinct_keys():
     counts = (np.ones(2), np.zeros(2, "int32"), np.array([[0, 2]]))
     theta, by_word = np.ones((1, 1)), np.ones((1, 1))
     one = AdmixtureLogLikelihood()(*counts, theta, by_word).owner
@@ -221,8 +221,8 @@ def test_ops_of_one_file_have_keys_of_their_own():
     assert cache_key(one.op, one) != cache_key(other.op, other)
 
 
-def test_a_loop_of_an_interactive_session_is_not_kept():
-    """Nothing would tell that it has changed."""
+def test_loop_of_an_interactive_session_is_not_cached():
+    """Changes of its source could not be detected."""
     source = "class Session(SparseDot):\n    def numba_loop(self, node, njit):\n        pass"
     names = {"SparseDot": SparseDot, "__name__": "__main__"}
     exec(compile(source, "<session>", "exec"), names)
@@ -230,7 +230,7 @@ def test_a_loop_of_an_interactive_session_is_not_kept():
     assert cache_key(op, node(op)) is None
 
 
-def test_an_op_without_a_loop_is_named():
+def test_op_without_a_loop_raises():
     class Silent(LoopOp, Op):
         __props__ = ()
 

@@ -1,4 +1,4 @@
-"""The products agree with dense ones, on every backend, and so do their gradients."""
+"""Sparse products and their gradients against dense ones, on every backend."""
 
 import pickle
 from itertools import product
@@ -47,13 +47,13 @@ def test_products_are_those_of_the_dense_matrix(matrix, mode, chosen, columns):
     chosen = CHOICES[chosen]
     dense = matrix.toarray()[chosen]
     weights, residuals = rng.normal(size=(D, *columns)), rng.normal(size=(len(dense), *columns))
-    values, places, rows = map(pt.as_tensor, parts(matrix, chosen))
+    values, indices, rows = map(pt.as_tensor, parts(matrix, chosen))
     w = pt.tensor("w", shape=(None,) * weights.ndim)
     r = pt.tensor("r", shape=(None,) * weights.ndim)
     outputs = [
-        SparseDot(D)(values, places, rows, w),
-        SparseTransposeDot(D)(values, places, rows, r),
-        SparseTransposeDot(D, squared=True)(values, places, rows, r),
+        SparseDot(D)(values, indices, rows, w),
+        SparseTransposeDot(D)(values, indices, rows, r),
+        SparseTransposeDot(D, squared=True)(values, indices, rows, r),
     ]
     function = pytensor.function([w, r], outputs, mode=mode)
     expected = [dense @ weights, dense.T @ residuals, (dense**2).T @ residuals]
@@ -64,9 +64,9 @@ def test_products_are_those_of_the_dense_matrix(matrix, mode, chosen, columns):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_single_precision_stays_single(matrix, dtype):
-    values, places, rows = parts(matrix.astype(np.float32))
+    values, indices, rows = parts(matrix.astype(np.float32))
     weights = np.arange(D).astype(dtype)
-    product = SparseDot(D)(values, places, rows, weights)
+    product = SparseDot(D)(values, indices, rows, weights)
     for mode in ("NUMBA", "FAST_COMPILE"):
         result = product.eval(mode=mode)
         assert result.dtype == dtype
@@ -76,11 +76,11 @@ def test_single_precision_stays_single(matrix, dtype):
 @pytest.mark.parametrize("columns", [(), (2,)], ids=["vector", "matrix"])
 @pytest.mark.parametrize("op", [SparseDot(D), SparseTransposeDot(D)], ids=["dot", "transposed"])
 def test_gradient(matrix, op, columns):
-    values, places, rows = parts(matrix)
+    values, indices, rows = parts(matrix)
     length = D if isinstance(op, SparseDot) else N + 1
     rng = np.random.default_rng(3)
     verify_grad(
-        lambda other: op(values, places, rows, other),
+        lambda other: op(values, indices, rows, other),
         [rng.normal(size=(length, *columns))],
         rng=rng,
         mode="FAST_COMPILE",
@@ -88,35 +88,35 @@ def test_gradient(matrix, op, columns):
 
 
 def test_values_are_not_differentiated(matrix):
-    _, places, rows = parts(matrix)
+    _, indices, rows = parts(matrix)
     v = pt.vector("v")
     with pytest.raises(NullTypeGradError, match="The non-zeros are data"):
-        pytensor.grad(pt.sum(SparseDot(D)(v, places, rows, np.ones(D))), v)
+        pytensor.grad(pt.sum(SparseDot(D)(v, indices, rows, np.ones(D))), v)
 
 
-def test_wrong_lengths(matrix):
-    values, places, rows = parts(matrix)
+def test_wrong_lengths_raise(matrix):
+    values, indices, rows = parts(matrix)
     with pytest.raises(ValueError, match=r"length 10.*needs 11: it has 11 columns and 8 rows"):
-        SparseDot(D)(values, places, rows, np.ones(D - 1))
+        SparseDot(D)(values, indices, rows, np.ones(D - 1))
     with pytest.raises(ValueError, match="3 axes"):
-        SparseDot(D)(values, places, rows, np.ones((D, 1, 1)))
+        SparseDot(D)(values, indices, rows, np.ones((D, 1, 1)))
     w = pt.vector("w")
     for mode in MODES:
-        function = pytensor.function([w], SparseDot(D)(values, places, rows, w), mode=mode)
+        function = pytensor.function([w], SparseDot(D)(values, indices, rows, w), mode=mode)
         with pytest.raises(ValueError, match="the weights"):
             function(np.ones(D - 1))
-        transposed = SparseTransposeDot(D)(values, places, rows, w)
+        transposed = SparseTransposeDot(D)(values, indices, rows, w)
         function = pytensor.function([w], transposed, mode=mode)
         with pytest.raises(ValueError, match=r"residual"):
             function(np.ones(D))
 
 
 def test_vectorized_over_rows(matrix):
-    """What the gradients of single rows are made of."""
-    values, places, rows = parts(matrix)
+    """Vectorized products, as in gradients of single rows."""
+    values, indices, rows = parts(matrix)
     row = pt.tensor("row", dtype="int64", shape=(1, 2))
     w = np.random.default_rng(4).normal(size=D)
-    single = SparseDot(D)(values, places, row, w)
+    single = SparseDot(D)(values, indices, row, w)
     batch = pytensor.graph.replace.vectorize_graph(single, {row: pt.as_tensor(rows[:, None])})
     np.testing.assert_allclose(batch.eval()[:, 0], matrix @ w, atol=1e-13)
 
@@ -129,12 +129,12 @@ def test_pickled_product(matrix):
 
 def test_rows_in_order_are_the_same_rows_closer_together(matrix):
     chosen = np.array([5, 0, 7, 3, 1, 2, 6, 4, 5, 0])
-    values, places, rows = parts(matrix, chosen)
-    moved = in_order(values, places, rows, 8)
+    values, indices, rows = parts(matrix, chosen)
+    moved = in_order(values, indices, rows, 8)
     np.testing.assert_array_equal(moved[2][1:8, 0], moved[2][:7, 1])
     np.testing.assert_array_equal(moved[2][8:], moved[2][:2])
     identity = np.eye(D)
-    before = SparseDot(D)(values, places, rows, identity).eval(mode="FAST_COMPILE")
+    before = SparseDot(D)(values, indices, rows, identity).eval(mode="FAST_COMPILE")
     after = SparseDot(D)(*moved, identity).eval(mode="FAST_COMPILE")
     np.testing.assert_array_equal(after, before)
     np.testing.assert_array_equal(after, matrix.toarray()[chosen])

@@ -20,11 +20,11 @@ QUIET = {"progressbar": False, "quiet": True, "compute_convergence_checks": Fals
 
 
 TIMES = {"process_time_diff", "perf_counter_diff", "perf_counter_start"}
-"""Sample stats that no two runs have in common."""
+"""Sample stats that differ between runs."""
 
 
 class StoppedError(Exception):
-    """Stands for whatever ends a process."""
+    """Exception that ends a process."""
 
 
 def stop_after(n: int) -> Any:
@@ -46,12 +46,12 @@ def checkpoint_every(monkeypatch: Any, n: int) -> None:
 
 
 def checkpoints(path: Path | str, every: float = 5.0) -> pg.CheckpointTrace:
-    """Trace that writes checkpoints at any cost."""
+    """Trace with unlimited overhead of checkpoints."""
     return pg.CheckpointTrace(path, every, max_overhead=np.inf)
 
 
 def lose_tail(path: Path) -> None:
-    """Take away what only a process that ends by itself can write: draws after the last record."""
+    """Remove draws after the last checkpoint, which only a process that exits regularly writes."""
     for folder in path.glob("chain-*"):
         last = max((int(p.stem.split("-")[1]) for p in folder.glob("state-*.npz")), default=0)
         for segment in folder.glob("draws-*.npz"):
@@ -61,18 +61,18 @@ def lose_tail(path: Path) -> None:
 
 @contextmanager
 def interpreted_runs() -> Iterator[None]:
-    """Interpret what PyMC compiles, and estimate gradient noise from few pairs."""
+    """Run without compilation, and estimate gradient noise from few pairs."""
     with (
         pytensor.config.change_flags(mode="FAST_COMPILE"),
         pytest.MonkeyPatch.context() as patch,
     ):
-        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # no test here rests on it
+        few_pairs = replace(gradient_noise.SETTINGS, max_pairs=24)  # irrelevant for these tests
         patch.setattr(gradient_noise, "SETTINGS", few_pairs)
         yield
 
 
 def stopped(model: pm.Model, step: Any, path: Path, at: int, every: float, **kwargs: Any) -> None:
-    """Stop a run after ``at`` draws, as SIGKILL does: nothing is written after the last record."""
+    """Stop a run after ``at`` draws, like SIGKILL: nothing is written after the last checkpoint."""
     try:
         sample(model, step, trace=checkpoints(path, every), callback=stop_after(at), **kwargs)
     except StoppedError:
@@ -82,7 +82,7 @@ def stopped(model: pm.Model, step: Any, path: Path, at: int, every: float, **kwa
 
 
 def assert_same_trees(one: Any, other: Any, but: Collection[str] = ()) -> None:
-    """Compare draws and sample stats, but for some, to the last bit."""
+    """Compare draws and sample stats bit by bit, apart from some stats."""
     for group in ("posterior", "sample_stats"):
         missing = set(one[group].data_vars) - set(other[group].data_vars)
         assert missing <= {"warning"}, missing

@@ -1,4 +1,4 @@
-"""Values of the variables of a run, and their files: what is read is what was written."""
+"""Files of a chain: values, sample stats and checkpoints round-trip."""
 
 import numpy as np
 import pymc as pm
@@ -15,7 +15,7 @@ KINDS = [
 
 
 def draw(i):
-    """A draw whose values use the same memory as that of the draw before."""
+    """A draw whose values reuse the memory of the previous draw."""
     draw.memory[:] = i
     warning = SamplerWarning(WarningType.DIVERGENCE, f"at {i}", "warn") if i % 7 == 3 else None
     first = {"size": i / 3.0, "phase": "tune" if i < 5 else "sample"}
@@ -34,7 +34,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("lengths", [[1], [64], [65, 3], [5, 200, 1, 64]], ids=str)
-def test_what_is_written_is_read(files, lengths):
+def test_draws_round_trip(files, lengths):
     buffer, first = DrawBuffer(["x", "y"], KINDS), 0
     for n in lengths:
         for i in range(first, first + n):
@@ -60,7 +60,7 @@ def test_what_is_written_is_read(files, lengths):
     }
 
 
-def test_shapes_that_change_are_kept_in_a_list(files):
+def test_draws_of_varying_shape_are_stored_in_a_list(files):
     buffer = DrawBuffer(["x"], [{"trees": np.dtype(object)}])
     trees = [np.zeros(2), np.zeros(3), None, np.ones(1)]
     for each in trees:
@@ -70,7 +70,7 @@ def test_shapes_that_change_are_kept_in_a_list(files):
         np.testing.assert_array_equal(was, now)
 
 
-def test_draws_are_counted_without_those_that_cannot_be_read(files):
+def test_unreadable_draws_are_not_counted(files):
     buffer = DrawBuffer(["x"], [])
     for first in range(3):
         buffer.append([np.zeros(1)], [])
@@ -92,7 +92,7 @@ def model():
 
 
 def variables(model, names):
-    """What `pymc.sample` gives a trace: values, not random variables."""
+    """Points as `pymc.sample` passes them to a trace."""
     by_name = {v.name: v for v in model.unobserved_value_vars}
     return [by_name[name] for name in names]
 
@@ -102,7 +102,7 @@ def variables(model, names):
     [["a", "s", "product", "b"], ["b", "a"], ["product", "b", "s"], ["s"]],
     ids=" ".join,
 )
-def test_in_the_order_that_was_asked_for(model, names):
+def test_values_have_the_requested_order(model, names):
     point = {"a": np.array([1.0, 2.0]), "s_log__": np.array(np.log(3.0)), "b": np.array(-4.0)}
     expected = {
         "a": np.array([1.0, 2.0]), "s": 3.0, "product": np.array([3.0, 6.0]), "b": -4.0,
@@ -112,7 +112,7 @@ def test_in_the_order_that_was_asked_for(model, names):
         np.testing.assert_allclose(value, expected[name], rtol=1e-14, err_msg=name)
 
 
-def test_nothing_is_compiled_for_entries_of_the_point(model, monkeypatch):
+def test_entries_of_the_point_need_no_compilation(model, monkeypatch):
     monkeypatch.setattr(pm.Model, "compile_fn", None)
     b, a = np.array(1.0), np.zeros(2)
     evaluate = PointEvaluator(model, variables(model, ["b", "a"]))

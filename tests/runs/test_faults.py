@@ -1,4 +1,4 @@
-"""What is refused, what stays readable, and what a killed process leaves."""
+"""Faults of runs: inconsistent arguments, damaged files and killed processes."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ import pytest
 
 import pymc_geodesic as pg
 from pymc_geodesic.__main__ import main
-from pymc_geodesic.runs.identity import check_identity, identity_of
+from pymc_geodesic.runs.identity import check_identity, compute_identity
 from pymc_geodesic.runs.process_control import release_lock
 from pymc_geodesic.runs.reading import RunFiles
 from tests.runs.stopped import (
@@ -40,10 +40,10 @@ def interpreted():
         yield
 
 
-def make_model(x=X, spread=1.0, n=2):
+def make_model(x=X, scale=1.0, n=2):
     with pm.Model() as model:
         rows = pm.Data("x", x)
-        b = pm.Normal("b", 0.0, spread, shape=n)
+        b = pm.Normal("b", 0.0, scale, shape=n)
         pm.Normal("seen", b[:2], 1.0, observed=rows)
     return model
 
@@ -75,20 +75,20 @@ def stopped_run(model, tmp_path_factory):
 
 @pytest.fixture
 def run(stopped_run, tmp_path):
-    """A run whose second chain has 12 draws, each with a record."""
+    """A run whose second chain has 12 draws, each with a checkpoint."""
     return shutil.copytree(stopped_run, tmp_path / "run")
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit"])
 def test_a_damaged_last_segment(run, model, expected, damage):
-    """Draws before it are read; it is drawn again from the state before."""
+    """Earlier draws are read; the segment is drawn again from the previous checkpoint."""
     last = max((run / "chain-1").glob("draws-*.npz"))
     content = bytearray(last.read_bytes())
     if damage == "cut":
         content = content[: len(content) // 2]
     else:
-        place = content.index(b"\x93NUMPY") + 130  # within the numbers of the first array
-        content[place] ^= 1
+        position = content.index(b"\x93NUMPY") + 130  # within the numbers of the first array
+        content[position] ^= 1
     last.write_bytes(content)
     with pytest.warns(UserWarning, match=r"draws-000000011.npz cannot be read.*11 draws before"):
         assert RunFiles(run).chain(1).read().n == 11
@@ -97,7 +97,7 @@ def test_a_damaged_last_segment(run, model, expected, damage):
     assert_same_trees(expected, again)
 
 
-def test_a_damaged_early_segment_costs_time_and_no_draws(run, model, expected):
+def test_damaged_early_segment_is_drawn_again(run, model, expected):
     (run / "chain-1" / "draws-000000003.npz").write_bytes(b"")
     with pytest.warns(UserWarning, match="3 draws before it are read"):
         again = pg.resume(run, model, **QUIET)
@@ -115,17 +115,17 @@ def test_a_damaged_state(run, model, expected):
     ("other", "message"),
     [
         ({"x": X + 1.0}, "data 'x': other values in the run"),
-        ({"spread": 2.0}, "distribution of 'b'"),
+        ({"scale": 2.0}, "distribution of 'b'"),
         ({"n": 3}, "variable 'b': float64 of shape \\(2,\\) in the run, float64 of shape \\(3,\\)"),
     ],
 )
-def test_another_model_is_refused(run, other, message):
+def test_another_model_raises(run, other, message):
     with pytest.raises(ValueError, match=message):
         pg.resume(run, make_model(**other))
 
 
-def test_a_factor_that_is_named_nowhere_is_refused(run):
-    """The words of two models are equal, their densities are not."""
+def test_unnamed_change_of_the_model_raises(run):
+    """Two models with equal descriptions and different densities."""
     other = make_model()
     with other:
         pm.Potential("p", other["b"].sum())
@@ -134,14 +134,14 @@ def test_a_factor_that_is_named_nowhere_is_refused(run):
 
 
 @pytest.mark.parametrize("held", [lambda array: array, pytensor.shared], ids=["array", "shared"])
-def test_an_array_in_the_density_belongs_to_the_model(held):
-    """One that is no data container, and so long that what is printed of both is equal."""
+def test_array_in_the_density_is_part_of_the_identity(held):
+    """An array outside data containers, which is abbreviated in printed graphs."""
 
     def with_factors(factors):
         with pm.Model() as model:
             b = pm.Normal("b")
             pm.Normal("seen", held(factors) * b, 1.0, observed=np.zeros(2000))
-        return identity_of(model)
+        return compute_identity(model)
 
     first, other = np.ones(2000), np.ones(2000)
     other[1000] = 2.0
@@ -157,41 +157,41 @@ def test_an_array_in_the_density_belongs_to_the_model(held):
         (lambda m: pg.GMC(model=m), "SGGMC in the run, GMC now"),
     ],
 )
-def test_another_step_is_refused(run, model, make, message):
+def test_another_step_raises(run, model, make, message):
     with pytest.raises(ValueError, match=message):
         pg.resume(run, model, step=make(model), **QUIET)
 
 
-def test_another_start_is_refused(run, model):
+def test_another_start_raises(run, model):
     with pytest.raises(ValueError, match=r"chain 0 does not start .* point.b differs"):
         pg.resume(run, model, initvals={"b": [5.0, 5.0]}, **QUIET)
 
 
-def test_other_versions_are_refused_unless_allowed(run, model, expected, monkeypatch):
+def test_other_versions_raise_unless_allowed(run, model, expected, monkeypatch):
     monkeypatch.setattr("pymc_geodesic.runs.identity.version", lambda name: "0.0")
     with pytest.raises(ValueError, match=r"version of 'pymc'.*any_version=True"):
         pg.resume(run, model, **QUIET)
     assert_same_trees(expected, pg.resume(run, model, any_version=True, **QUIET))
 
 
-def test_a_folder_that_is_taken(run, model):
+def test_existing_run_raises(run, model):
     with pytest.raises(FileExistsError, match=r"pymc_geodesic\.resume"):
         sample(model, make_step(model), trace=checkpoints(run), **KWARGS)
 
 
 @pytest.mark.parametrize("every", [-1.0, np.nan, np.inf])
-def test_seconds_that_are_none(every):
+def test_invalid_interval_raises(every):
     with pytest.raises(ValueError, match="every="):
         pg.CheckpointTrace("run", every)
 
 
 @pytest.mark.parametrize("max_overhead", [0.0, -1.0, np.nan])
-def test_overhead_that_is_not_positive(max_overhead):
+def test_invalid_overhead_raises(max_overhead):
     with pytest.raises(ValueError, match="max_overhead="):
         pg.CheckpointTrace("run", max_overhead=max_overhead)
 
 
-def test_arguments_of_the_run_are_not_taken_again(run, model):
+def test_arguments_that_the_run_determines_raise(run, model):
     with pytest.raises(TypeError, match="tune, random_seed"):
         pg.resume(run, model, tune=3, random_seed=1)
 
@@ -216,7 +216,7 @@ def test_chains_of_different_lengths_are_read(run, expected):
 
 
 def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
-    """It stops as a whole: PyMC alone would sample the second chain to its end.
+    """The whole run stops; PyMC's own traces would continue with the second chain.
 
     Draws since the last checkpoint are kept too, and drawn again, being the same.
     """
@@ -241,12 +241,12 @@ def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 
-def test_a_run_that_is_interrupted_while_it_is_resumed(model, expected, tmp_path):
-    """In the second chain, in the first one's tuning, and in the progress bar."""
+def test_interruption_of_a_resumed_run(model, expected, tmp_path):
+    """In the second chain, in tuning of the first, and in the progress bar."""
 
-    def interrupt_at(*place):
+    def interrupt_at(*position):
         def interrupt(trace, draw):
-            if (draw.chain, draw.draw_idx) == place:
+            if (draw.chain, draw.draw_idx) == position:
                 raise KeyboardInterrupt
 
         return interrupt
@@ -307,7 +307,7 @@ with interpreted_runs():
 
 
 def killed_after(path, n):
-    """Start a run in another process, and kill it as soon as it has written n draws."""
+    """Start a run in another process, and kill it after n draws."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, path], env=environment
@@ -323,15 +323,15 @@ def killed_after(path, n):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [7, 10, 23, 41])
-def test_a_process_that_is_killed(model, tmp_path, n):
-    """By default `test_interruptions.py` kills the main process of two chains, and goes on."""
+def test_killed_process(model, tmp_path, n):
+    """`test_interruptions.py` covers two chains."""
     path = tmp_path / "run"
     killed_after(path, n)
     written = RunFiles(path).chain(0).read()
     assert written.n >= n
     draws = max(60, written.n)
-    # The chain was to be far longer, which changes no draw; only the batches of the stationarity
-    # monitor are fractions of the planned length.
+    # The planned chain is far longer, which does not change draws; only the batches of the
+    # stationarity monitor are fractions of the planned length.
     again = pg.resume(path, model, draws=draws, **QUIET)
     whole = sample(model, make_step(model), **(KWARGS | {"draws": draws}))
     assert_same_trees(whole, again, but=["whitened_gradient"])
@@ -341,7 +341,7 @@ def test_a_process_that_is_killed(model, tmp_path, n):
     )
 
 
-def test_only_one_process_draws(run, model):
+def test_concurrent_process_raises(run, model):
     code = (
         "import sys, time; from pathlib import Path; "
         "from pymc_geodesic.runs.process_control import acquire_lock; "
@@ -363,13 +363,13 @@ def test_two_processes(model, expected, tmp_path):
     kwargs = {"cores": 2, "mp_ctx": "fork"}
     together = sample(model, make_step(model), trace=checkpoints(path, 0.0), **(KWARGS | kwargs))
     assert_same_trees(expected, together)
-    for chain, n in ((0, 28), (1, 29)):  # records that are still there
+    for chain, n in ((0, 28), (1, 29)):  # existing checkpoints
         RunFiles(path).chain(chain).remove_after(n)
     again = pg.resume(path, model, **(QUIET | kwargs))
     assert_same_trees(expected, again)
 
 
-def test_a_run_file_that_is_damaged(run, model):
+def test_damaged_run_file_raises(run, model):
     path = run / "run.npz"
     path.write_bytes(path.read_bytes()[:100])
     for read in (pg.open_run, lambda path: pg.resume(path, model)):
@@ -377,30 +377,30 @@ def test_a_run_file_that_is_damaged(run, model):
             read(run)
 
 
-def test_a_run_of_a_later_version(run, model, monkeypatch):
+def test_later_file_format_raises(run, model, monkeypatch):
     monkeypatch.setattr("pymc_geodesic.runs.reading.FORMAT", 0)
     with pytest.raises(ValueError, match=r"file format 1, and this version reads 0: install"):
         pg.resume(run, model)
 
 
-def test_a_chain_without_its_folder_begins_again(run, model, expected):
+def test_chain_without_its_folder_restarts(run, model, expected):
     shutil.rmtree(run / "chain-0")
     assert_same_trees(expected, pg.resume(run, model, **QUIET))
 
 
-def test_a_start_that_is_damaged(run, model):
+def test_damaged_start_raises(run, model):
     (run / "chain-1" / "start.npz").write_bytes(b"nothing")
     with pytest.raises(ValueError, match=r"start.npz cannot be read"):
         pg.resume(run, model, **QUIET)
 
 
-def test_fewer_draws_than_there_are(run, model):
+def test_fewer_draws_than_exist_raise(run, model):
     with pytest.raises(ValueError, match=r"draws=5, but a chain of the run has 20 already"):
         pg.resume(run, model, draws=5)
 
 
-def test_a_run_that_is_done_is_read_as_it_was_returned(run, model):
-    """With the groups of `pymc.sample`, observed data among them, however often it is asked for."""
+def test_complete_run_is_read_with_all_groups(run, model):
+    """Repeated calls return all groups of `pymc.sample`, including observed data."""
     groups = set(pg.resume(run, model, **QUIET).children)
     assert "observed_data" in groups
     assert not any(name.startswith("warmup") for name in groups)
@@ -409,7 +409,7 @@ def test_a_run_that_is_done_is_read_as_it_was_returned(run, model):
     assert set(kept.children) >= groups | {"warmup_posterior"}
 
 
-def test_both_states_that_are_damaged(run, model, expected):
+def test_both_checkpoints_damaged(run, model, expected):
     for path in (run / "chain-1").glob("state-*.npz"):
         path.write_bytes(path.read_bytes()[:50])
     with pytest.warns(UserWarning, match="An earlier state is taken"):
@@ -417,10 +417,10 @@ def test_both_states_that_are_damaged(run, model, expected):
     assert_same_trees(expected, again)
 
 
-def test_draws_behind_the_last_state_stay_until_as_many_are_drawn(
+def test_draws_after_the_last_checkpoint_are_kept_until_replaced(
     model, expected, tmp_path, monkeypatch
 ):
-    """Whoever read them before finds them again, also where going on was stopped at once."""
+    """Also if the resumed run is stopped immediately."""
     path = tmp_path / "run"
     trace = checkpoints(path, 8)
     with monkeypatch.context() as patch:
@@ -438,6 +438,6 @@ def test_draws_behind_the_last_state_stay_until_as_many_are_drawn(
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 
-def test_files_that_were_left_by_half(run, model, expected):
+def test_incomplete_files(run, model, expected):
     (run / "chain-1" / "draws-000000012.npz.part").write_bytes(b"half")
     assert_same_trees(expected, pg.resume(run, model, **QUIET))

@@ -54,7 +54,7 @@ def expected(model):
 
 @pytest.fixture
 def start(tmp_path):
-    """Start runs in other processes, which the end of the test ends."""
+    """Start runs in other processes, which are terminated after the test."""
     started = []
 
     def begin(cores):
@@ -106,56 +106,58 @@ def is_alive(number):
 
 
 def check_goes_on(path, model, chains=2):
-    """Compare what is on the disk, and goes on, with a run that was never stopped."""
+    """Compare the draws on disk, and of the resumed run, with an uninterrupted run."""
     written = [RunFiles(path).chain(chain).read() for chain in range(chains)]
     draws = max(30, *(draws.n for draws in written))
     again = pg.resume(path, model, draws=draws, **QUIET)
     once = sample(model, make_step(model), **(KWARGS | {"draws": draws}))
-    # a running mean over twentieths of the draws that were asked for, a million of them at first
+    # a running mean that depends on the planned number of draws, a million at first
     assert_same_trees(once, again, but={"whitened_gradient"})
     assert written[0].n > 0
     for chain, each in enumerate(written):
         if not each.n:
-            continue  # the chain had not begun
+            continue  # the chain had not started
         kept = each.values["b"][KWARGS["tune"] :]
         np.testing.assert_array_equal(again.posterior["b"][chain, : len(kept)], kept)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
 @pytest.mark.parametrize("cores", [slow(1), 2])
-def test_a_process_that_is_told_to_end(start, model, tmp_path, cores):
+def test_sigterm_of_the_main_process(start, model, tmp_path, cores):
     process = start(cores)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == TERMINATED
-    assert said.count("Stopped by SIGTERM; draws are kept. Resume with pymc_geodesic.resume(") == 1
+    assert (
+        message.count("Stopped by SIGTERM; draws are kept. Resume with pymc_geodesic.resume(") == 1
+    )
     check_goes_on(tmp_path / "run", model)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
-def test_the_process_of_a_chain_that_is_told_to_end(start, model, tmp_path):
+def test_sigterm_of_a_chain_process(start, model, tmp_path):
     process = start(2)
     os.kill(children(process)[0], signal.SIGTERM)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "The draws so far are kept in" in said
-    assert "Resume with pymc_geodesic.resume(" in said
+    assert "The draws so far are kept in" in message
+    assert "Resume with pymc_geodesic.resume(" in message
     check_goes_on(tmp_path / "run", model)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
-def test_the_process_of_a_chain_that_is_killed(start, model, tmp_path):
+def test_killed_chain_process(start, model, tmp_path):
     process = start(2)
     os.kill(children(process)[-1], signal.SIGKILL)
-    _, said = process.communicate(timeout=120)
+    _, message = process.communicate(timeout=120)
     assert process.returncode == 1
-    assert "Resume with pymc_geodesic.resume(" in said
+    assert "Resume with pymc_geodesic.resume(" in message
     check_goes_on(tmp_path / "run", model)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
-def test_chains_whose_main_process_is_killed(start, model, tmp_path):
+def test_killed_main_process(start, model, tmp_path):
     process = start(2)
     workers = children(process)
     process.kill()
@@ -167,8 +169,8 @@ def test_chains_whose_main_process_is_killed(start, model, tmp_path):
     check_goes_on(tmp_path / "run", model)
 
 
-def test_a_run_that_loses_the_exception_of_a_signal_ends_at_the_next_draw(model, tmp_path):
-    """As where a signal comes while C code calls Python."""
+def test_lost_signal_exception_is_raised_at_the_next_draw(model, tmp_path):
+    """As for a signal while C code calls Python."""
 
     def lose(trace, draw):
         if draw.draw_idx == 12 and not lost:
@@ -188,7 +190,7 @@ def test_a_run_that_loses_the_exception_of_a_signal_ends_at_the_next_draw(model,
 
 
 def full_disk(monkeypatch, after, error=errno.ENOSPC):
-    """Let the disk have room for some files of draws."""
+    """Simulate a disk with space for some files."""
     n_written = []
     write = chain_files.write_tree
 
@@ -203,7 +205,7 @@ def full_disk(monkeypatch, after, error=errno.ENOSPC):
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, slow(errno.EROFS), slow(errno.EIO)])
-def test_a_disk_that_is_full(model, expected, tmp_path, monkeypatch, error):
+def test_full_disk(model, expected, tmp_path, monkeypatch, error):
     path = tmp_path / "run"
     with monkeypatch.context() as patch:
         full_disk(patch, 13, error)
@@ -218,7 +220,7 @@ def test_a_disk_that_is_full(model, expected, tmp_path, monkeypatch, error):
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 
-def test_a_folder_that_is_removed_while_chains_draw(model, tmp_path):
+def test_folder_removed_during_sampling(model, tmp_path):
     path = tmp_path / "run"
 
     def remove(trace, draw):
@@ -231,8 +233,8 @@ def test_a_folder_that_is_removed_while_chains_draw(model, tmp_path):
     assert ChainFiles(tmp_path / "elsewhere").read().n == 13
 
 
-def test_an_interruption_within_a_record(model, expected, tmp_path, monkeypatch):
-    """Of a draw that is kept by half, nothing is."""
+def test_interruption_during_a_write(model, expected, tmp_path, monkeypatch):
+    """A partially written draw is discarded."""
     path = tmp_path / "run"
     append, left = DrawBuffer.append, iter(range(10**9))
 
@@ -255,7 +257,7 @@ def test_an_interruption_within_a_record(model, expected, tmp_path, monkeypatch)
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 
-def test_an_error_within_sampling_says_where_the_draws_are(model, tmp_path):
+def test_error_during_sampling_has_a_note_on_the_draws(model, tmp_path):
     def fail(trace, draw):
         if draw.draw_idx == 20:
             raise RuntimeError("of the user")
@@ -269,7 +271,7 @@ def test_an_error_within_sampling_says_where_the_draws_are(model, tmp_path):
     release_lock(path)
 
 
-def test_an_error_of_somebody_else_is_left_alone(model, tmp_path):
+def test_unrelated_errors_have_no_note(model, tmp_path):
     error = RuntimeError("before")
     try:
         raise error
@@ -279,7 +281,7 @@ def test_an_error_of_somebody_else_is_left_alone(model, tmp_path):
 
 
 class Blocks:
-    """Blocks of rows, of which one is another at the first pass."""
+    """Blocks of rows, one of which differs at the first pass."""
 
     def __init__(self, damage, at=40):
         self.rows = np.random.default_rng(1).normal(size=(40, 2))
@@ -308,7 +310,7 @@ def gone(rows):
     ],
     ids=["NaN", "gone", "narrow"],
 )
-def test_blocks_that_are_damaged_on_the_way(damage, error, message, tmp_path):
+def test_data_that_change_during_sampling_raise(damage, error, message, tmp_path):
     with pm.Model() as model:
         rows = pm.Data("x", np.zeros((8, 2)))
         b = pm.Normal("b", 0.0, 1.0, shape=2)
@@ -336,13 +338,13 @@ def test_blocks_that_are_damaged_on_the_way(damage, error, message, tmp_path):
     assert_same_trees(sample(model, step(Blocks(damage, at=-1)), **kwargs), again)
 
 
-def test_the_signal_is_given_back(model, tmp_path):
+def test_signal_handler_is_restored(model, tmp_path):
     before = signal.getsignal(signal.SIGTERM)
     sample(model, make_step(model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_signal_after_a_trace_is_gone_goes_to_whom_it_belongs(tmp_path):
+def test_signal_after_a_run_calls_the_previous_handler(tmp_path):
     seen = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
@@ -355,7 +357,7 @@ def test_a_signal_after_a_trace_is_gone_goes_to_whom_it_belongs(tmp_path):
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_path_that_is_a_file(model, tmp_path):
+def test_path_of_a_file_raises(model, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
     with pytest.raises(FileExistsError, match="file"):

@@ -1,4 +1,4 @@
-"""Some of the kills of `benchmarks.kills`, of which none may change a draw."""
+"""Kill tests of `benchmarks.kills`."""
 
 import os
 
@@ -16,8 +16,8 @@ pytestmark = [
 SHORT = {"tune": 300, "draws": 700}
 
 
-@pytest.mark.parametrize("names", [["SGGMC", "SSGLD"], ["SGGMC, batches=", "SCIR beside NUTS"]])
-def test_killed_runs_go_on_to_the_same_draws(names, tmp_path, monkeypatch):
+@pytest.mark.parametrize("names", [["SGGMC", "SSGLD"], ["SGGMC, batches=", "SCIR with NUTS"]])
+def test_resumed_runs_have_the_same_draws(names, tmp_path, monkeypatch):
     for name in names:
         monkeypatch.setitem(CASES, name, CASES[name]._replace(**SHORT))
     with interpreted_runs():
@@ -27,8 +27,8 @@ def test_killed_runs_go_on_to_the_same_draws(names, tmp_path, monkeypatch):
     assert all(sum(kill.reported) > 0 for kill in found)
 
 
-def test_a_kill_whose_draws_are_others_is_found_out(tmp_path, monkeypatch):
-    """A run that goes on with the state of its start."""
+def test_different_draws_after_a_kill_are_detected(tmp_path, monkeypatch):
+    """A run that resumes from its initial state."""
     monkeypatch.setitem(CASES, "SSGLD", CASES["SSGLD"]._replace(**SHORT))
     replay = RunFiles.replay
 

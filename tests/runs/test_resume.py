@@ -1,4 +1,4 @@
-"""Runs that were stopped go on to the draws of runs that were not, bit for bit."""
+"""Resumed runs have bit-identical draws."""
 
 import functools
 
@@ -51,7 +51,7 @@ def counts():
     return model
 
 
-def beside_nuts(model):
+def with_nuts(model):
     with model:
         return [pg.gSGNHT(["mu", "b"], compile_kwargs=INTERPRETED), pm.NUTS([model["a"]])]
 
@@ -65,12 +65,12 @@ STEPS = {
     "GMC": plain(pg.GMC),
     "SubgradientHMC": plain(pg.SubgradientHMC),
     "SGGMC": plain(pg.SGGMC, **MINIBATCHES),
-    "SGGMC told": plain(pg.SGGMC, step_size=pg.PolynomialDecay(0.01, 10.0, 0.3)),
+    "SGGMC, fixed schedule": plain(pg.SGGMC, step_size=pg.PolynomialDecay(0.01, 10.0, 0.3)),
     "gSGNHT": plain(pg.gSGNHT, **MINIBATCHES),
     "SGLD": plain(pg.SGLD, **MINIBATCHES),
     "SSGNHT": plain(pg.SSGNHT, **MINIBATCHES),
     "random rows": plain(pg.SGGMC, minibatch_order="random", **MINIBATCHES),
-    "beside NUTS": beside_nuts,
+    "with NUTS": with_nuts,
 }
 COUNTS = {"SCIR": plain(pg.SCIR), "SGRLD": plain(pg.SGRLD), "SSGLD": plain(pg.SSGLD)}
 
@@ -91,14 +91,14 @@ def check(model, make, path, at, every, monkeypatch):
 
 @pytest.mark.parametrize("at", [38, *map(slow, (13, 60, 88))])
 @pytest.mark.parametrize("name", by_default(["GMC", "gSGNHT"], of=STEPS))
-def test_goes_on_as_if_it_had_not_stopped(model, name, at, tmp_path, monkeypatch):
-    """While the first chain tunes and draws, and while the second does."""
+def test_resumed_draws_are_identical(model, name, at, tmp_path, monkeypatch):
+    """Stopped during tuning and sampling of the first chain, and of the second."""
     check(model, STEPS[name], tmp_path / "run", at, 4, monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["GMC", "SGGMC"])
-def test_a_chain_begins_as_if_there_had_been_none(model, name):
-    """Nothing of the state of a step is left of the chain before, where both are tuned."""
+def test_chains_start_independently_of_earlier_chains(model, name):
+    """The state of a step is reset between tuned chains."""
     step = STEPS[name](model)
 
     def begin():
@@ -112,10 +112,10 @@ def test_a_chain_begins_as_if_there_had_been_none(model, name):
 
 @pytest.mark.slow
 def test_a_step_that_has_sampled_before(model, tmp_path):
-    """`NUTS` begins with what it has learnt then, and a step made anew has to know it."""
+    """`NUTS` keeps its adaptation, which a new step must restore."""
 
     def used():
-        step = beside_nuts(model)
+        step = with_nuts(model)
         sample(model, step, tune=15, draws=5)
         return step
 
@@ -126,18 +126,18 @@ def test_a_step_that_has_sampled_before(model, tmp_path):
 
 @pytest.mark.parametrize("at", [60, *map(slow, (13, 38))])
 @pytest.mark.parametrize("name", by_default(["SCIR"], of=COUNTS))
-def test_samplers_of_proportions_go_on(counts, name, at, tmp_path, monkeypatch):
+def test_resumed_draws_of_proportions_are_identical(counts, name, at, tmp_path, monkeypatch):
     check(counts, COUNTS[name], tmp_path / "run", at, 4, monkeypatch)
 
 
 @pytest.mark.parametrize("at", [20, slow(65)])
 def test_at_the_end_of_tuning(model, at, tmp_path, monkeypatch):
-    """The state is that of tuning, and PyMC ends tuning after it is set."""
-    check(model, STEPS["beside NUTS"], tmp_path / "run", at, 0, monkeypatch)
+    """The checkpoint is from tuning, and PyMC ends tuning afterwards."""
+    check(model, STEPS["with NUTS"], tmp_path / "run", at, 0, monkeypatch)
 
 
 def test_blocks_of_rows(model, tmp_path):
-    """The place in an iterable is part of the state; the iterable itself is given again."""
+    """The position in an iterable is part of the state; the iterable is an argument of resume."""
 
     def make():
         blocks = [(ROWS[i : i + 20],) for i in range(0, 60, 20)]
@@ -151,7 +151,7 @@ def test_blocks_of_rows(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_nuts_that_pymc_chose(model, tmp_path):
+def test_automatically_assigned_nuts(model, tmp_path):
     kwargs = {"nuts_sampler": "pymc", "step": None, **KWARGS}
     expected = sample(model, **kwargs)
     stopped(model, path=tmp_path / "run", at=30, every=0.0, **kwargs)
@@ -160,20 +160,20 @@ def test_nuts_that_pymc_chose(model, tmp_path):
 
 
 @pytest.mark.slow
-def test_stopped_twice_and_made_longer(model, tmp_path):
+def test_run_stopped_twice_and_extended(model, tmp_path):
     make = STEPS["SGGMC"]
     expected = sample(model, make(model), **(KWARGS | {"draws": 40}))
     stopped(model, make(model), tmp_path / "run", 15, 0.0, **KWARGS)
     first = pg.resume(tmp_path / "run", model, **QUIET)
     assert first.posterior.sizes["draw"] == KWARGS["draws"]
     again = pg.resume(tmp_path / "run", model, draws=40, **QUIET)
-    # Of the sample stats some are of parts of the run, whose length the run has been told.
+    # Some sample stats depend on the planned length of the run.
     assert_same_draws(expected, again)
     with pytest.raises(ValueError, match="has 40 already"):
         pg.resume(tmp_path / "run", model, draws=30)
 
 
-def test_a_run_that_is_done_is_read(model, tmp_path):
+def test_complete_run_is_read(model, tmp_path):
     expected = sample(model, STEPS["SGGMC"](model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert_same_trees(expected, pg.resume(tmp_path / "run", model))
     assert_same_trees(expected, sample(model, STEPS["SGGMC"](model), **KWARGS))

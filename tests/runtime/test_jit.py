@@ -49,7 +49,7 @@ def total(x):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_numbers_that_are_not_finite_are_seen(bad):
+def test_nonfinite_numbers_are_detected(bad):
     x = np.zeros(100)
     x[[3, 70]] = bad
     assert count_not_finite(x) == 2
@@ -87,14 +87,14 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("changed", ["kernel.py", "deep/helper.py", "third.py"])
-def test_stamp_follows_the_modules_that_are_used(package, changed):
+def test_stamp_depends_on_imported_modules(package, changed):
     before = jit.source_stamp(package / "kernel.py")
     with (package / changed).open("a") as file:
         file.write("\nx = 1")
     assert jit.source_stamp(package / "kernel.py") != before
 
 
-def test_stamp_follows_a_module_that_builds_graphs_and_compiles(package):
+def test_stamp_depends_on_modules_that_compile(package):
     kernel, graphs = package / "kernel.py", package / "graphs.py"
     kernel.write_text("import pymc_geodesic.graphs")
     graphs.write_text(
@@ -137,7 +137,7 @@ def test_numbers_are_copied_to_the_beginning_of_a_vector():
 
 
 @pytest.mark.parametrize("target", [np.zeros(3, np.int64), np.zeros((3, 3)), np.zeros(6)[::2]])
-def test_numbers_are_not_copied_where_others_stand(target):
+def test_numbers_are_not_copied_to_other_arrays(target):
     @jit.compiled(cache=False)
     def copy(source, target):
         jit.copy_numbers(source, target)
@@ -146,7 +146,7 @@ def test_numbers_are_not_copied_where_others_stand(target):
         copy(np.ones(3), target)
 
 
-def test_cache_of_a_kernel_carries_the_stamp():
+def test_cache_of_a_kernel_includes_the_stamp():
     """The attribute is Numba's own, so this fails when a new version calls it otherwise."""
     stamp = jit.source_stamp(Path(sphere.__file__))
     assert sphere.geodesic._cache._cache_file._source_stamp == stamp
@@ -184,7 +184,7 @@ def test_signature_comes_from_annotations():
     assert signature_of(scale_and_sum) == (tuple_type, int64, float64[:, ::1], int64[::1])
 
 
-def test_call_is_the_checked_call():
+def test_call_equals_the_checked_call():
     pair, times, table, counts = arguments()
     assert scale_and_sum.call(pair, times, table, counts) == 3.0 + 12.0 + 4.0
     assert pair.numbers.tolist() == [0.0, 4.0, 8.0]
@@ -192,7 +192,7 @@ def test_call_is_the_checked_call():
     assert scale_and_sum.signatures == [signature_of(scale_and_sum)]
 
 
-def test_references_are_given_back():
+def test_references_are_released():
     pair, times, table, counts = arguments()
     before = [sys.getrefcount(each) for each in (pair.numbers, table, counts)]
     for _ in range(10):
@@ -209,7 +209,7 @@ def test_a_borrowed_tuple_keeps_its_type():
     assert same(Pair(np.array([1.0, 5.0]), 3.0)) == 15.0
 
 
-def test_other_annotations_are_refused():
+def test_other_annotations_raise():
     @kernel
     def vague(x: np.ndarray) -> float:
         return x[0]
@@ -218,19 +218,25 @@ def test_other_annotations_are_refused():
         signature_of(vague)
 
 
-def messages_of(seconds, caplog, monkeypatch, times=1):
+def messages_of(after, caplog, monkeypatch, times=1):
     monkeypatch.setattr(jit, "_NOTICE", jit._OneTimeNotice())
     caplog.set_level(logging.INFO, logger="pymc")
     caplog.clear()
     for _ in range(times):
-        with jit.report_long_compilation(seconds):
+        with jit.report_long_compilation("the gradient", after):
             time.sleep(0.2)
     return [record.message for record in caplog.records if record.name == "pymc"]
 
 
-def test_what_takes_long_is_announced_once(caplog, monkeypatch):
-    assert messages_of(0.01, caplog, monkeypatch, times=2) == [jit.COMPILING]
+def test_long_compilation_is_reported_with_its_stage(caplog, monkeypatch):
+    first, second = messages_of((0.01,), caplog, monkeypatch, times=2)
+    assert first == f"Compiling the gradient, 0 s so far. {jit.FIRST_NOTICE}"
+    assert second == "Compiling the gradient, 0 s so far"
 
 
-def test_what_is_quick_is_not(caplog, monkeypatch):
-    assert messages_of(60.0, caplog, monkeypatch) == []
+def test_long_compilation_is_reported_repeatedly(caplog, monkeypatch):
+    assert len(messages_of((0.01, 0.05, 0.1), caplog, monkeypatch)) == 3
+
+
+def test_short_compilation_is_not_reported(caplog, monkeypatch):
+    assert messages_of((60.0,), caplog, monkeypatch) == []

@@ -49,15 +49,15 @@ def test_the_first_call_compiles_and_calls():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_does_not_compile_leaves_a_trace():
-    """An exception cannot pass through machine code; kernels look for NaN."""
+def test_failed_compilation_gives_nan():
+    """An exception cannot pass through machine code; kernels check for NaN."""
     x = np.ones(3)
     run_into_an_error(x)
     assert np.isnan(x[0])
     assert not does_not_compile.is_compiled
 
 
-def test_machine_code_holds_the_name_of_the_cell_and_no_address():
+def test_machine_code_has_the_name_of_the_cell_but_no_address():
     """So that later processes can use what is kept on disk."""
     scale(np.ones(3), 1.0)
     (code,) = scale.inspect_llvm().values()
@@ -65,7 +65,7 @@ def test_machine_code_holds_the_name_of_the_cell_and_no_address():
     assert str(ctypes.addressof(scaled._cell)) not in code
 
 
-def test_a_product_compiles_what_it_has_before_chains_fork():
+def test_a_product_compiles_its_functions_before_chains_fork():
     Product([("w", Euclidean(2), 1), ("mu", Sphere(3), 1)])
     assert product_flows._move_on_sphere.is_compiled
     assert product_flows._project_on_sphere.is_compiled

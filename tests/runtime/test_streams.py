@@ -1,4 +1,4 @@
-"""Random streams: the published hash, the law of the numbers, independence, reproducibility."""
+"""Random streams: published hash, distributions, independence and reproducibility."""
 
 import numba
 import numpy as np
@@ -17,7 +17,7 @@ from pymc_geodesic.runtime.streams import (
 
 MASK = 2**64 - 1
 FLOOR = 1e-6
-"""Least p-value; with fixed seeds, a limit on how unlucky a correct generator may look."""
+"""Smallest p-value; its limit with fixed seeds rejects a correct generator only by chance."""
 
 
 def stream_of(seed=1):
@@ -115,7 +115,7 @@ def test_same_stream_and_calls_give_same_numbers():
     assert normal(stream) == normal(copy)
 
 
-def test_normal_law():
+def test_normal_distribution():
     draws = normals(10_000_000)
     n = draws.size
     assert stats.kstest(draws[: n // 5], "norm").pvalue > FLOOR
@@ -131,7 +131,7 @@ def test_normal_law():
     assert 4.6 < np.abs(draws).max() < 7.0
 
 
-def test_uniform_law_and_every_bit():
+def test_uniform_distribution_and_every_bit():
     draws = np.empty(1_000_000)
     fill_uniform(stream_of(), draws)
     assert stats.kstest(draws, "uniform").pvalue > FLOOR
@@ -150,7 +150,7 @@ def test_successive_numbers_are_independent():
             assert abs(product.mean()) < 5 * product.std() / np.sqrt(product.size), lag
 
 
-def test_pairs_fill_the_plane():
+def test_pairs_are_uniform_in_the_plane():
     """Chi-square of 16 × 16 equally likely cells of the two members of a Box–Muller pair."""
     draws = stats.norm.cdf(normals(1_000_000)).reshape(2, -1)
     cells, *_ = np.histogram2d(*draws, bins=16, range=[[0, 1], [0, 1]])
@@ -169,7 +169,7 @@ def test_streams_are_independent_of_each_other(origin):
             [split_stream(split_stream(stream_of(), n_streams)[i], 2)[1] for i in range(n_streams)]
         )
     draws = np.array([normals(n, stream) for stream in family])
-    # What the streams have in common would widen the law of their sum at each position.
+    # Correlation of the streams would inflate the variance of their sum at each position.
     total = draws.sum(axis=0) / np.sqrt(n_streams)
     assert stats.kstest(total, "norm").pvalue > FLOOR
     neighbours = (draws[:-1] * draws[1:]).mean(axis=1) * np.sqrt(n)

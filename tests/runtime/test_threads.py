@@ -26,7 +26,7 @@ def in_the_main_thread():
 
 @njit
 def interrupted_between_calls(field, position, argument, context, output):
-    """Be interrupted where no Python runs, and go on to a field that is interpreted."""
+    """Interrupt compiled code, which then calls an interpreted function."""
     interrupt(SIGINT)
     return evaluate(field, position, argument, context, output)
 
@@ -52,14 +52,14 @@ def test_machine_code_ends_before_the_interrupt_is_raised():
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_without_it_the_interrupt_is_lost():
+def test_interrupt_is_lost_without_deferral():
     field, output = python_function(negated), np.zeros(2)
     call(field, output)
     assert np.isnan(output[0])
     assert field.error is None
 
 
-def test_what_goes_wrong_at_the_same_time_is_the_context():
+def test_simultaneous_error_is_the_context():
     def fail():
         signal.raise_signal(signal.SIGINT)
         raise ValueError("at the same time")

@@ -44,7 +44,7 @@ def log_gamma_cdf(x, shape):
 
 @pytest.mark.parametrize("draw", [fill_same, many_log_gammas])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_log_gamma_follows_its_law(draw, shape):
+def test_log_gamma_distribution(draw, shape):
     draws = np.empty(N)
     draw(stream(), shape, draws)
     assert np.isfinite(draws).all()
@@ -97,7 +97,7 @@ def test_rates_that_change_within_a_block():
 
 @pytest.mark.parametrize("draw", [many_poissons, fill_same_rate])
 @pytest.mark.parametrize("rate", RATES)
-def test_poisson_follows_its_law(draw, rate):
+def test_poisson_distribution(draw, rate):
     """χ² over cells of about equal probability."""
     counts = np.empty(N)
     draw(stream(), rate, counts)
@@ -132,7 +132,7 @@ def test_a_copied_stream_repeats_the_variates():
     np.testing.assert_array_equal(first, second)
 
 
-def test_what_is_not_a_number_is_handed_on():
+def test_nan_is_propagated():
     """A rejection that compares with it would never end."""
     numbers = np.array([0.5, np.nan, 20.0, np.nan, 1e-3, np.inf])
     draws = np.empty(6)

@@ -210,7 +210,7 @@ def test_a_step_that_knew_other_rows_says_so(model, table):
         step = pg.GMC(step_size=0.1, compile_kwargs=INTERPRETED)
     model["X_rows"].set_value(model["X_rows"].get_value()[:3])
     model["y"].set_value(y[:3])
-    with pytest.raises(ValueError, match=r"had shape \(24.*has \(3.*make the step again"):
+    with pytest.raises(ValueError, match=r"had shape \(24.*has \(3.*Create the step again"):
         step.estimator.refresh_data()
 
 

@@ -1,4 +1,4 @@
-"""Small models of which mean and covariance of the posterior are known exactly.
+"""Small models with exactly known posterior means and covariances.
 
 Each kind of variable has its own data, N rows of little information, so that prior, Jacobian and
 likelihood all show in the posterior, and so that the coordinates of all samplers have about the
@@ -39,7 +39,7 @@ Rows = Mapping[str, Any]
 
 
 class Kind:
-    """One kind of variable: its data, its part of a model, its posterior.
+    """A kind of variable with its data, part of a model, and posterior.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class Positive(Kind):
 
 
 class Interval(Kind):
-    """A number between two bounds."""
+    """A bounded variable."""
 
     names = ("u",)
 
@@ -378,7 +378,7 @@ def data_of(kinds: Sequence[Kind]) -> dict[str, np.ndarray]:
 
 
 def placeholders(data: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """One row of zeros, or of a unit vector, in the place of data that a model does not hold."""
+    """Placeholders of data that are not in the model: a row of zeros or a unit vector."""
     rows = {name: np.zeros_like(array[:1]) for name, array in data.items()}
     if "V" in rows:
         rows["V"][0, 0] = 1.0

@@ -27,7 +27,7 @@ def sample(model: pm.Model, step: Any, **kwargs: Any) -> Any:
         return pm.sample(step=step, **(defaults | kwargs))
 
 
-def walk(step: Any, point: dict[str, np.ndarray], n: int) -> tuple[list[dict], list[dict]]:
+def run_steps(step: Any, point: dict[str, np.ndarray], n: int) -> tuple[list[dict], list[dict]]:
     """Call a step ``n`` times; return points and stats."""
     points, stats = [], []
     for _ in range(n):

@@ -1,4 +1,4 @@
-"""Posteriors on a simplex with three corners, summed over a grid."""
+"""Posteriors on a simplex with three components, by sums over a grid."""
 
 from __future__ import annotations
 

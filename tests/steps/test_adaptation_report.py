@@ -1,4 +1,4 @@
-"""What a step adapts, what keeps it from adapting more, and the remedy: `step.adaptation`, logs."""
+"""Reports of the adaptation of a step, with obstacles and remedies: `step.adaptation` and logs."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def warnings_of(caplog) -> list[str]:
 
 @pytest.fixture
 def little_memory(monkeypatch):
-    """Limits as if 20,000 numbers, or 10,004 coordinates, were as much as memory holds."""
+    """Limits of 20,000 numbers and 10,004 coordinates in memory."""
     limits = replace(eligibility.SETTINGS, max_values=20_000, max_coordinates=10_004)
     monkeypatch.setattr(eligibility, "SETTINGS", limits)
 
@@ -64,7 +64,7 @@ def test_too_many_coordinates_are_reported(caplog):
     step = effects(500)
     (message,) = warnings_of(caplog)
     for text in (message, repr(step.adaptation)):
-        assert "10005 coordinates, more than 10004" in text
+        assert "10005 coordinates (limit: 10004)" in text
         assert "Use GMC" in text
     remedy = step.adaptation.minibatch_remedy
     assert "GMC" in remedy
@@ -83,18 +83,18 @@ def test_fixed_parameters_are_no_obstacle(caplog):
 
 @pytest.mark.usefixtures("little_memory")
 def test_warnings_recommend_the_batch_size_that_adapts():
-    """Of a chain that is too short, and of one whose temperature is above 1."""
+    """For a chain that is too short, and one whose temperature is above 1."""
     step = effects(1_001, n=100)
     step.setup_chain(np.random.default_rng(1), 1, 2_000)
     rng, x = np.random.default_rng(2), np.zeros(100)
-    hot, size = step.monitors
+    temperature, size = step.monitors
     stats = {"temperature": 50.0, "n_steps": 10, "step_size": 1e-4, "friction": 1.0}
     names = [f"effect[{i}]" for i in range(100)]
     for _ in range(2_000):
         x = 0.9999 * x + 0.01 * rng.normal()
-        hot.observe(x, stats)
+        temperature.observe(x, stats)
         size.observe(x, stats)
-    for monitor, text in ((hot, "kinetic temperature"), (size, "effective")):
+    for monitor, text in ((temperature, "kinetic temperature"), (size, "effective")):
         diagnosis = monitor.diagnosis(names)
         message = diagnosis.message("SGGMC", step.adaptation.minibatch_remedy)
         assert text in message

@@ -15,9 +15,9 @@ from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, und
 from pymc_geodesic.adaptation.mass_matrix import FactorEstimator, MassMatrixWindows
 from pymc_geodesic.adaptation.step_size_bounds import (
     SETTINGS,
+    max_step_size_for_anisotropic_noise,
     max_step_size_for_anisotropy,
     max_step_size_for_curvature,
-    max_step_size_for_excess_noise,
 )
 from pymc_geodesic.manifolds import HalfLine
 from pymc_geodesic.manifolds.product_flows import project
@@ -145,7 +145,7 @@ def test_rows_are_independent_where_noise_is_subtracted():
     assert type(pg.SGGMC(metric=None, **rows).estimator.source) is ShuffledRows
 
 
-def test_bound_of_the_step_size_is_kept(step):
+def test_step_size_does_not_exceed_its_bound(step):
     adapted = step.adaptation
     point, _ = advance(step, begin(step), N_EXPLORATION + 1)
     before = adapted.parameters.step_size
@@ -195,7 +195,7 @@ def bounded_gradient(x):
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.gSGNHT), pg.GMC])
-def test_start_without_a_gradient_is_refused(kind):
+def test_start_without_a_gradient_raises(kind):
     with pm.Model() as model:
         x = pm.Flat("x", shape=2, initval=[0.0, 1.0])
         pm.Potential("p", bounded_gradient(x))
@@ -217,7 +217,7 @@ def test_half_lines_of_any_scale(rate):
     assert 0.4 < step.adaptation.gradient.metric.lengths[0] * rate < 2.5
 
 
-def test_no_factor_from_windows_in_which_nothing_moved():
+def test_windows_without_moves_give_no_factor():
     windows = MassMatrixWindows(10, FactorEstimator("dense"))
     for _ in range(10):
         windows.add(np.array([1e6, 3.0]), np.array([0.1, -2.0]))
@@ -242,8 +242,8 @@ def test_anisotropic_noise_bounds_the_step_size():
 
 
 @pytest.mark.parametrize("variance", [0.1, 4.0, 300.0])
-def test_temperature_bias_at_the_bound_by_excess_noise(variance):
-    h = max_step_size_for_excess_noise(variance, variance)
+def test_temperature_bias_at_the_bound_by_anisotropic_noise(variance):
+    h = max_step_size_for_anisotropic_noise(variance, variance)
     decay = math.exp(-h * (1.0 + 0.5 * h * variance))
     bias = (0.5 * h * (1.0 + decay)) ** 2 * variance / (1.0 - decay**2)
     assert bias <= 0.05 + 1e-9
@@ -264,9 +264,9 @@ def test_arguments_that_exclude_whitening():
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
     assert pg.SGGMC(**rows).adaptation.is_whitened
     assert not pg.SGGMC(metric=None, **rows).adaptation.is_whitened
-    beside = pg.SGGMC(["direction"], **rows).adaptation
-    assert beside.is_whitened
-    assert "control_variates" not in repr(beside)
+    partial = pg.SGGMC(["direction"], **rows).adaptation
+    assert partial.is_whitened
+    assert "control_variates" not in repr(partial)
 
 
 @pytest.mark.parametrize("temperature", [1e200, -1e200, -1e7, 60.0, math.nan])
@@ -274,11 +274,11 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
     point, _ = advance(step, begin(step), 45)
     run = step.sampler.dynamics.run
 
-    def hot(*arguments):
+    def run_with_high_temperature(*arguments):
         temperatures, clips = run(*arguments)
         return np.full_like(temperatures, temperature), clips
 
-    monkeypatch.setattr(step.sampler.dynamics, "run", hot)
+    monkeypatch.setattr(step.sampler.dynamics, "run", run_with_high_temperature)
     before = step.adaptation.parameters.step_size
     _, (stats,) = step.step(point)
     assert stats["diverging"]
@@ -294,8 +294,8 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
 def test_bound_of_the_temperature_grows_with_each_runaway(step, monkeypatch):
     point, _ = advance(step, begin(step), 45)
     run = step.sampler.dynamics.run
-    hot = np.full(2, 60.0)  # of the Euclidean coordinates and of the direction
-    monkeypatch.setattr(step.sampler.dynamics, "run", lambda *args: (hot, run(*args)[1]))
+    temperatures = np.full(2, 60.0)  # of the Euclidean coordinates and of the direction
+    monkeypatch.setattr(step.sampler.dynamics, "run", lambda *args: (temperatures, run(*args)[1]))
     diverging = []
     for _ in range(4):
         point, (stats,) = step.step(point)
@@ -363,7 +363,7 @@ def test_lost_tail_of_a_precision_with_all_rows(step_class, is_centered):
     if is_centered:
         assert warning.level == "warn"
         assert "'tau' sets the scale of 'b'" in warning.message
-        assert "Write 'b' as a product with its standard deviation, 1/sqrt(tau)" in warning.message
+        assert "as a product with its standard deviation 1/sqrt(tau)" in warning.message
 
 
 def groups_model(n_groups: int, rows: int, scale: float) -> pm.Model:
@@ -378,13 +378,15 @@ def groups_model(n_groups: int, rows: int, scale: float) -> pm.Model:
     return model
 
 
-@pytest.mark.parametrize("step_class", [pg.GMC, slow(pg.SGGMC)])
-@pytest.mark.parametrize("shape", [(85, 11, 0.5), slow((8, 50, 1.0)), slow((20, 30, 0.5))])
-def test_scales_of_groups_with_informative_data_are_no_funnels(step_class, shape):
+@pytest.mark.slow
+@pytest.mark.parametrize("step_class", [pg.GMC, pg.SGGMC])
+@pytest.mark.parametrize("shape", [(85, 11, 0.5), (8, 50, 1.0), (20, 30, 0.5)])
+def test_scales_of_groups_with_informative_data_are_not_funnels(step_class, shape):
     assert not is_of_funnel(last_warning(step_class(model=groups_model(*shape)), 1))
 
 
-def test_non_centered_eight_schools_are_no_funnel():
+@pytest.mark.slow
+def test_non_centered_eight_schools_are_not_a_funnel():
     effects = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
     errors = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
     with pm.Model() as model:

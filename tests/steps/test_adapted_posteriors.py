@@ -1,4 +1,4 @@
-"""Default settings with minibatches against posteriors that are known."""
+"""Default settings with minibatches, against known posteriors."""
 
 import math
 from typing import NamedTuple
@@ -18,7 +18,7 @@ MEAN_LIMIT, SD_LIMIT = 0.1, 0.05
 
 
 class Known(NamedTuple):
-    """A model with what is known of its posterior.
+    """A model and its known posterior.
 
     ``directions`` has the directions in its columns along which means and standard deviations are
     compared.
@@ -34,7 +34,7 @@ class Known(NamedTuple):
 
 
 def along_principal_axes(model, rows, batch_size, names, mean, covariance) -> Known:
-    """The axes of the covariance in units of the scales, where errors show."""
+    """Principal axes of the scaled covariance."""
     scales = np.sqrt(np.diag(covariance))
     _, axes = np.linalg.eigh(covariance / np.outer(scales, scales))
     directions = np.hstack([np.eye(len(mean)), axes / scales[:, np.newaxis]])
@@ -123,8 +123,8 @@ def mean_direction(d: int) -> Known:
     rng = np.random.default_rng(4)
     n, kappa = 2000, 0.6 * d
     truth = np.eye(d)[0]
-    law = pg.VonMisesFisher.dist(truth, kappa, shape=(n, d))
-    x = pm.draw(law, random_seed=rng)
+    dist = pg.VonMisesFisher.dist(truth, kappa, shape=(n, d))
+    x = pm.draw(dist, random_seed=rng)
     with pm.Model() as model:
         rows = pm.Data("x", x)
         mu = pg.UniformSphere("mu", shape=d)
@@ -210,7 +210,7 @@ def test_posterior(kind, known):
 
 
 def test_uneven_noise_on_a_sphere():
-    """Plain gradients, whose noise differs by direction as the posterior does."""
+    """Plain gradients, whose noise differs by direction, as does the posterior."""
     known = level_and_direction()
     with known.model:
         step = pg.gSGNHT(minibatch=["x", "t"], batch_size=50, control_variates=False)

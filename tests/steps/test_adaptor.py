@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import inspect
+import re
 import sys
 
 import cloudpickle
@@ -24,7 +25,7 @@ from pymc_geodesic import (
 )
 from pymc_geodesic.runtime.gradient_functions import python_function
 from tests.grids import by_default, slow
-from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
+from tests.steps.runs import INTERPRETED, assert_same_draws, run_steps, sample, start
 
 NORTH = np.array([0.0, 0.0, 1.0])
 STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
@@ -39,7 +40,7 @@ def every_step(chosen=STEPS):
 
 @pytest.fixture(scope="module")
 def model():
-    """Independent variables of different shapes and scales, with a known law each."""
+    """Independent variables of different shapes and scales, with a known distribution each."""
     with pm.Model() as model:
         pm.Normal("a", 3.0, 0.5)
         pm.Normal("b", [-2.0, 5.0], 0.1)
@@ -55,8 +56,8 @@ def make(model, step_class, vars=None, **kwargs):
         return step_class(chosen, compile_kwargs=INTERPRETED, **kwargs)
 
 
-def check_law(posterior):
-    """Means and spreads within what a short chain can be off."""
+def check_moments(posterior):
+    """Check means and standard deviations, with tolerances for a short chain."""
     assert abs(float(posterior["a"].mean()) - 3.0) < 0.4
     assert np.abs(posterior["b"].mean(("chain", "draw")) - [-2.0, 5.0]).max() < 0.06
     assert np.abs(posterior["b"].std(("chain", "draw")) - 0.1).max() < 0.05
@@ -77,7 +78,7 @@ def check_law(posterior):
 )
 def test_variables_in_any_order(model, step_class, order):
     idata = sample(model, make(model, step_class, order), draws=300, tune=200)
-    check_law(idata.posterior)
+    check_moments(idata.posterior)
 
 
 @every_step([SGGMC])
@@ -95,13 +96,13 @@ def test_variables_by_name(model):
 def test_two_steps_in_one_model(model):
     steps = [make(model, gSGNHT, ["mu", "b"]), make(model, GMC, ["s", "a"])]
     idata = sample(model, steps, draws=400, tune=300)
-    check_law(idata.posterior)
+    check_moments(idata.posterior)
     assert "acceptance_rate" in idata.sample_stats
     assert "thermostat" in idata.sample_stats
 
 
 def test_steps_see_each_others_draws():
-    """a | b and b | a by different steps: the correlation is that of the joint law."""
+    """a | b and b | a by different steps: the correlation is that of the joint distribution."""
     with pm.Model() as model:
         a = pm.Normal("a")
         pm.Normal("b", 0.9 * a, np.sqrt(1.0 - 0.81))
@@ -116,11 +117,11 @@ def test_steps_see_each_others_draws():
 
 
 @every_step(BASES)
-def test_a_point_that_was_moved_is_read_again(model, step_class):
+def test_points_changed_by_other_steps_are_read(model, step_class):
     step = make(model, step_class, step_size=1e-6)
-    point = walk(step, start(model, step, tune=2, draws=2), 2)[0][-1]
+    point = run_steps(step, start(model, step, tune=2, draws=2), 2)[0][-1]
     moved = {**point, "a": np.array(7.0)}
-    (there,), _ = walk(step, moved, 1)
+    (there,), _ = run_steps(step, moved, 1)
     assert there["a"] == pytest.approx(7.0, abs=1e-3)
     np.testing.assert_allclose(there["b"], point["b"], atol=1e-3)
 
@@ -129,10 +130,10 @@ def interpreted_nuts(variable):
     return pm.NUTS([variable], compile_kwargs=INTERPRETED)
 
 
-def test_beside_nuts():
-    """κ by NUTS while the mean direction moves on the sphere."""
-    law = VonMisesFisher.dist(NORTH, 30.0, size=200)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+def test_with_nuts():
+    """NUTS samples κ, a geodesic step the mean direction."""
+    dist = VonMisesFisher.dist(NORTH, 30.0, size=200)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = VonMisesFisher("mu", NORTH, 0.1)
         kappa = pm.Gamma("kappa", 2.0, 0.1)
@@ -142,11 +143,11 @@ def test_beside_nuts():
     length = np.linalg.norm(x.mean(axis=0))
     mean = posterior["mu"].mean(("chain", "draw")).values
     assert np.abs(mean - x.mean(axis=0) / length).max() < 0.02
-    # on S² the concentration is close to 1 / (1 − length), with a spread of κ / sqrt(n)
+    # on S² the concentration is close to 1 / (1 − length), with an sd of κ / sqrt(n)
     assert abs(float(posterior["kappa"].mean()) * (1.0 - length) - 1.0) < 0.1
 
 
-def test_beside_a_variable_with_dims():
+def test_with_a_variable_that_has_dims():
     """The length of a dimension is not in the type of the other variable."""
     x = pm.draw(VonMisesFisher.dist(np.eye(3), 30.0), random_seed=1, mode="FAST_COMPILE")
     with pm.Model(coords={"group": range(3)}) as model:
@@ -192,14 +193,14 @@ def pickled(step):
 
 @every_step(BASES)
 @pytest.mark.parametrize("duplicate", [pickled, copy.copy, copy.deepcopy])
-def test_a_copy_goes_on_as_the_original(model, step_class, duplicate):
+def test_a_copy_continues_as_the_original(model, step_class, duplicate):
     """By cloudpickle, as PyMC sends steps to its processes; no model pickles without it."""
     step = make(model, step_class)
     point = start(model, step, tune=10, draws=20)
-    point = walk(step, point, 10)[0][-1]
+    point = run_steps(step, point, 10)[0][-1]
     other = duplicate(step)
-    expected, _ = walk(step, point, 5)
-    again, _ = walk(other, point, 5)
+    expected, _ = run_steps(step, point, 5)
+    again, _ = run_steps(other, point, 5)
     for one, two in zip(expected, again, strict=True):
         for name, value in one.items():
             np.testing.assert_array_equal(two[name], value)
@@ -210,12 +211,12 @@ def test_a_copy_goes_on_as_the_original(model, step_class, duplicate):
 def test_replay_from_a_saved_state(model, step_class, tuned):
     step = make(model, step_class)
     point = start(model, step, tune=10, draws=20)
-    points, _ = walk(step, point, min(tuned, 10))
+    points, _ = run_steps(step, point, min(tuned, 10))
     if tuned > 10:
         step.stop_tuning()
-        points, _ = walk(step, points[-1], tuned - 10)
+        points, _ = run_steps(step, points[-1], tuned - 10)
     state = step.sampling_state
-    expected, expected_stats = walk(step, points[-1], 8)
+    expected, expected_stats = run_steps(step, points[-1], 8)
     end = step.sampling_state
     assert not equal_dataclass_values(state, end)
 
@@ -225,7 +226,7 @@ def test_replay_from_a_saved_state(model, step_class, tuned):
         restored._n_tune, restored._n_draws = 10, 20
         restored.sampling_state = state
         assert equal_dataclass_values(restored.sampling_state, state)
-        again, stats = walk(restored, points[-1], 8)
+        again, stats = run_steps(restored, points[-1], 8)
         for one, two in zip(expected, again, strict=True):
             for name, value in one.items():
                 np.testing.assert_array_equal(two[name], value)
@@ -236,7 +237,7 @@ def test_replay_from_a_saved_state(model, step_class, tuned):
         assert equal_dataclass_values(restored.sampling_state, end)
 
 
-def test_state_of_another_model_is_refused(model):
+def test_state_of_another_model_raises(model):
     with pm.Model() as other:
         pm.Normal("z", shape=4)
     state = make(other, SGGMC).sampling_state
@@ -276,8 +277,8 @@ def test_sample_stats(model, step_class):
     assert not stats["diverging"].any()
 
 
-def count_calls(field, calls):
-    """Let a compiled field append to a list at every call."""
+def count_calls(gradient, calls):
+    """Make a compiled function append to a list at every call."""
     signature = ctypes.CFUNCTYPE(
         ctypes.c_double,
         ctypes.POINTER(ctypes.c_double),
@@ -285,15 +286,15 @@ def count_calls(field, calls):
         ctypes.POINTER(ctypes.c_int64),
         ctypes.POINTER(ctypes.c_double),
     )
-    inner = field.field
+    inner = gradient.function
     call = signature(inner.address)
 
     def forward(position, argument, context, output):
         calls.append(inner)  # which also keeps the original alive
         return call(position, argument, context, output)
 
-    field.field = python_function(forward)
-    field.callback = field.callback._replace(address=field.field.address)
+    gradient.function = python_function(forward)
+    gradient.callback = gradient.callback._replace(address=gradient.function.address)
 
 
 @every_step(BASES)
@@ -335,11 +336,11 @@ def test_discarded_tuning(model):
 def test_progress_bar(model, step_class):
     columns, stats = step_class._progressbar_config(2)
     assert [column._table_column.header for column in columns] == {
-        GMC: ["Step size", "Acceptance"],
-        SubgradientHMC: ["Step size", "Acceptance"],
-        SGLD: ["Phase", "Step size"],
-    }.get(step_class, ["Phase", "Step size", "Temperature"])
-    assert all(values == 2 * ["" if name == "phase" else 0.0] for name, values in stats.items())
+        GMC: ["Step size", "Accept."],
+        SubgradientHMC: ["Step size", "Accept."],
+        SGLD: ["Step size"],
+    }.get(step_class, ["Step size", "Temp."])
+    assert all(values == [0.0, 0.0] for values in stats.values())
     (update,) = step_class._make_progressbar_update_functions()
     step = make(model, step_class)
     _, (stat,) = step.step(start(model, step, tune=2, draws=2))
@@ -350,14 +351,17 @@ def test_progress_bar(model, step_class):
 
 
 @every_step([SGGMC])
-def test_runs_with_a_progress_bar(model, step_class, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+def test_progress_bar_of_80_columns(model, step_class, capsys, monkeypatch):
+    """Step size and temperature are not cut."""
+    monkeypatch.setenv("COLUMNS", "80")
     sample(model, make(model, step_class), draws=5, tune=5, progressbar=True, quiet=False)
-    assert "Step size" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert re.search(r"Draw +Step size +Temp\. ", shown)
+    assert re.search(r" \d\.\de[+-]\d\d +\d+\.\d\d ", shown)
 
 
 def test_no_side_effects_on_pymc():
-    """Without a geodesic step PyMC chooses what it always chose."""
+    """Without a geodesic step, PyMC's choice of steps is unchanged."""
     with pm.Model() as model:
         pm.Normal("a")
     assert all(step.__module__.startswith("pymc.") for step in STEP_METHODS)
@@ -367,7 +371,7 @@ def test_no_side_effects_on_pymc():
 
 @every_step()
 def test_signature_is_that_of_the_constructor(step_class):
-    """For help() and editors, although PyMC's `__new__` takes anything."""
+    """For help() and editors, although PyMC's `__new__` accepts any arguments."""
     names = list(inspect.signature(step_class).parameters)
     assert names[0] == "vars"
     assert "step_size" in names

@@ -1,4 +1,4 @@
-"""A mean direction and a concentration, both unknown: NUTS and geodesic steps must agree.
+"""Agreement of NUTS and geodesic steps for an unknown mean direction and concentration.
 
 NUTS sees the direction through the unit-vector transform, GMC moves it along great circles, and κ
 moves through its logarithm in both. An error in the transform, in a Jacobian, or in the splitting
@@ -59,20 +59,20 @@ def gmc_for_both(made: pm.Model) -> GMC:
     return GMC()
 
 
-def gmc_beside_nuts(made: pm.Model) -> list:
+def gmc_and_nuts(made: pm.Model) -> list:
     return [GMC([made["mu"]]), pm.NUTS([made["kappa"]])]
 
 
-@pytest.mark.parametrize("step", [gmc_for_both, gmc_beside_nuts])
+@pytest.mark.parametrize("step", [gmc_for_both, gmc_and_nuts])
 def test_first_and_second_moments(nuts, step):
     found = moments(step, 6000)
     assert worst_z(found, nuts) < 4.0
 
 
-def test_the_moments_would_show_a_small_error(nuts):
-    """A shift of κ by a tenth of its spread is rejected."""
+def test_the_moments_detect_a_small_error(nuts):
+    """A shift of κ by a tenth of its standard deviation is rejected."""
     means, errors = nuts
-    spread = np.sqrt(means[PAIRS.index((3, 3))] - means[PAIRS.index((3, -1))] ** 2)
+    sd = np.sqrt(means[PAIRS.index((3, 3))] - means[PAIRS.index((3, -1))] ** 2)
     shifted = means.copy()
-    shifted[PAIRS.index((3, -1))] += 0.1 * spread
+    shifted[PAIRS.index((3, -1))] += 0.1 * sd
     assert worst_z((shifted, errors), nuts) > 4.0

@@ -1,4 +1,4 @@
-"""Every backend of PyTensor gives the same draws for the same seed, up to rounding."""
+"""Equality of draws of all PyTensor backends for the same seed, up to rounding."""
 
 import functools
 import warnings
@@ -33,7 +33,7 @@ every_step = pytest.mark.parametrize("step_class", STEPS, ids=lambda step: step.
 
 
 def steps(*chosen):
-    """Run these; the others call the same compiled functions and are slow."""
+    """Steps to test; the others call the same compiled functions and are slow."""
     marked = by_default(chosen, of=STEPS)
     return pytest.mark.parametrize("step_class", marked, ids=lambda step: step.__name__)
 
@@ -43,8 +43,8 @@ STRENGTH = {SGGMC: {"friction": 10.0}, gSGNHT: {"friction": 10.0}, SSGNHT: {"dif
 
 @pytest.fixture(scope="module")
 def model():
-    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=200)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=200)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         kappa = pm.Gamma("kappa", 2.0, 0.1)
@@ -79,7 +79,7 @@ def test_c(model, native, step_class):
 
 @steps()
 def test_c_with_tuning(model, step_class):
-    """What tuning compiles besides: minibatches on the sphere, and all rows at once."""
+    """Functions that tuning compiles: minibatches on the sphere, and all rows."""
     runs = [draws(model, step_class, mode, tune=20) for mode in (None, "CVM")]
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
@@ -145,12 +145,12 @@ def normal_step(mode=None):
 @pytest.mark.parametrize(
     "asked", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
 )
-def test_a_backend_of_sample_that_is_not_that_of_the_step_is_warned_of(cores, asked):
+def test_a_different_backend_of_sample_warns(cores, asked):
     """Once in each call, in the main process."""
     model, step = normal_step()
     for _ in range(2):
         with model, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("ignore")  # of forks beside threads
+            warnings.simplefilter("ignore")  # of forks with threads
             warnings.simplefilter("always", UserWarning)
             pm.sample(step=step, cores=cores, compute_convergence_checks=False, **SHORT, **asked)
         (warning,) = caught
@@ -161,7 +161,7 @@ def test_a_backend_of_sample_that_is_not_that_of_the_step_is_warned_of(cores, as
 
 
 @pytest.mark.parametrize(("mode", "backend"), [(None, "numba"), ("CVM", "c"), ("CVM", None)])
-def test_no_warning_of_the_backend_of_the_step(mode, backend):
+def test_the_backend_of_the_step_does_not_warn(mode, backend):
     model, step = normal_step(mode)
     with model:
         pm.sample(step=step, cores=1, compute_convergence_checks=False, backend=backend, **SHORT)

@@ -1,8 +1,8 @@
-"""Mean directions with a von Mises–Fisher prior have an exact von Mises–Fisher posterior.
+"""Conjugate von Mises–Fisher posteriors of mean directions.
 
-A hundred thousand directions of known concentration κ around μ, and the prior vMF(m₀, κ₀): the
+100,000 directions of known concentration κ around μ, and the prior vMF(m₀, κ₀): the
 posterior of μ is vMF with the mean direction of κ₀m₀ + κ Σx and its length as concentration.
-The spread E[1 − m·μ] is what a wrong temperature would show in.
+The dispersion E[1 − m·μ] is proportional to the temperature.
 """
 
 import arviz as az
@@ -37,7 +37,7 @@ def posterior(request):
     return model, total / concentration, concentration
 
 
-def relative_spread(model, mean, concentration, step, draws=DRAWS):
+def relative_dispersion(model, mean, concentration, step, draws=DRAWS):
     """Mean of 1 − m·μ over its exact value, its standard error, and z of the mean direction."""
     with model:
         idata = pm.sample(
@@ -72,8 +72,10 @@ def test_minibatches(posterior, step_class, noise, n_steps):
         step = step_class(
             minibatch="x", batch_size=BATCH, gradient_noise=noise, n_steps=n_steps[mean.size]
         )
-    ratio, error, z, idata = relative_spread(model, mean, concentration, step)
-    print(f"\n{step_class.__name__} d={mean.size}: spread {ratio:.4f} ± {error:.4f}, |z| {z:.2f}")
+    ratio, error, z, idata = relative_dispersion(model, mean, concentration, step)
+    print(
+        f"\n{step_class.__name__} d={mean.size}: dispersion {ratio:.4f} ± {error:.4f}, |z| {z:.2f}"
+    )
     assert float(idata.sample_stats["temperature"].mean()) == pytest.approx(1.0, abs=0.05)
     assert abs(ratio - 1.0) < 0.05
     assert error < 0.03
@@ -88,8 +90,8 @@ def test_full_data(posterior):
         mu = VonMisesFisher("mu", np.eye(d)[0], PRIOR)
         pm.Potential("likelihood", mu @ (concentration * mean - PRIOR * np.eye(d)[0]))
         step = GMC(n_steps={3: 1, 50: 3, 1000: 5}[d])
-    ratio, error, z, idata = relative_spread(model, mean, concentration, step, draws=4 * DRAWS)
-    print(f"\nGMC d={d}: spread {ratio:.4f} ± {error:.4f}, |z| {z:.2f}")
+    ratio, error, z, idata = relative_dispersion(model, mean, concentration, step, draws=4 * DRAWS)
+    print(f"\nGMC d={d}: dispersion {ratio:.4f} ± {error:.4f}, |z| {z:.2f}")
     assert float(idata.sample_stats["acceptance_rate"].mean()) > 0.6
     assert abs(ratio - 1.0) < 0.02
     assert error < 0.01

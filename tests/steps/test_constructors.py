@@ -13,7 +13,6 @@ import pytest
 from pymc.step_methods.compound import CompoundStep
 
 import pymc_geodesic as pg
-from pymc_geodesic.steps.step import GeodesicStep
 from tests.steps.runs import INTERPRETED, start
 
 STEPS = [
@@ -148,12 +147,6 @@ def test_unknown_arguments_raise(model, step_class):
         step_class(stepsize=0.1)
 
 
-@every_step
-def test_a_step_is_a_constructor_on_the_only_base(step_class):
-    assert step_class.__bases__ == (GeodesicStep,)
-    assert {name for name, each in vars(step_class).items() if callable(each)} == {"__init__"}
-
-
 def test_ssgld_is_another_name_of_sgld():
     assert pg.SSGLD is pg.SGLD
     assert pg.SSGLD.__name__ == "SGLD"
@@ -165,7 +158,7 @@ def test_only_vars_is_positional(model):
 
 
 def test_one_step_for_each_variable(model):
-    """PyMC makes each of them by a call of the constructor of its own."""
+    """PyMC creates each of them by a call of the constructor."""
     with model:
         both = pg.SGGMC(step_size=0.1, friction=2.0, blocked=False, compile_kwargs=INTERPRETED)
     assert isinstance(both, CompoundStep)

@@ -1,4 +1,4 @@
-"""SCIR and SGRLD where a likelihood is more than a count, against posteriors on a grid."""
+"""SCIR and SGRLD with likelihoods that are not counts, against posteriors on a grid."""
 
 import numpy as np
 import pymc as pm
@@ -8,7 +8,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_geodesic import SCIR, SGGMC, SGRLD
 from tests.grids import slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 from tests.steps.simplex_grid import exact_on_simplex
 
 RNG = np.random.default_rng(1)
@@ -27,7 +27,7 @@ def make(model, step_class=SCIR, vars=("w",), compile_kwargs=INTERPRETED, **kwar
 
 
 def draws_of(model, step_class, draws=1500, tune=200, **kwargs):
-    """Long runs, for which it is worth while to compile."""
+    """Draws of long runs, with compiled functions."""
     step = make(model, step_class, compile_kwargs=None, **kwargs)
     return sample(model, step, draws=draws, tune=tune)
 
@@ -71,8 +71,8 @@ def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_siz
 
 
 @every_step
-def test_first_rows_of_a_minibatch_that_say_nothing(step_class):
-    """Ones, for which the sum is one: the other rows decide."""
+def test_uninformative_first_rows_of_a_minibatch(step_class):
+    """The first rows are ones, for which the sum is one."""
     rows = np.concatenate([np.ones((N, 3)), FACTORS / FACTORS.max()])
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))
@@ -124,12 +124,12 @@ def regression():
     return model
 
 
-def test_sgrld_together_with_nuts_tunes_to_a_likelihood_that_is_no_count(regression):
+def test_sgrld_with_nuts_tunes_to_a_likelihood_without_counts(regression):
     idata = draws_of(regression, SGRLD, n_steps=40)
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(regression_likelihood))
 
 
-def test_scir_names_what_it_cannot_sample_before_it_starts(regression):
+def test_scir_names_unsupported_terms_before_sampling(regression):
     with pytest.raises(ValueError, match=r"SCIR cannot sample 'w'.*SGRLD"):
         make(regression)
 
@@ -148,7 +148,7 @@ def test_the_step_of_sgrld_resolves_the_likelihood_and_the_noise_of_minibatches(
     assert 0.0 < float(idata.sample_stats["variance_inflation"][0, -1]) < 0.0501
 
 
-def test_a_form_that_first_values_of_other_variables_hide_raises():
+def test_unsupported_form_hidden_by_initial_values_raises():
     """With b at zero the likelihood of g is a constant, which is of any form."""
     with pm.Model() as model:
         b, g = pm.Normal("b", 0.0, 1.0), pm.Gamma("g", 2.0, 1.0)
@@ -157,7 +157,7 @@ def test_a_form_that_first_values_of_other_variables_hide_raises():
         make(model, vars=["g"])
 
 
-def test_a_form_that_few_rows_show_is_an_error_while_tuning():
+def test_unsupported_form_in_few_rows_raises_while_tuning():
     slopes = np.zeros(400)
     slopes[7] = 1.0
     with pm.Model() as model:
@@ -165,7 +165,7 @@ def test_a_form_that_few_rows_show_is_an_error_while_tuning():
         pm.Normal("y", x * pm.Gamma("g", 2.0, 1.0), 1.0, observed=pm.Data("v", slopes))
     step = make(model, vars=["g"], minibatch=["x", "v"], batch_size=4)
     with pytest.raises((ValueError, SamplingError), match="SCIR cannot sample 'g'"):
-        walk(step, start(model, step, tune=200, draws=1), 200)
+        run_steps(step, start(model, step, tune=200, draws=1), 200)
 
 
 # Blocks of unequal length.
@@ -210,7 +210,7 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
 
 
 @pytest.mark.parametrize("tune", [0, 1, slow(2), slow(3)])
-def test_a_short_tuning_phase_keeps_no_early_step(tune):
+def test_a_short_tuning_phase_keeps_no_early_step_size(tune):
     """The noise that is allowed before a chain has arrived is not allowed for good."""
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))

@@ -1,8 +1,8 @@
-"""Every step method, every route of the data, every kind of variable: right, or refused.
+"""All combinations of step methods, data routes and kinds of variables: exact moments or an error.
 
 Each run samples several kinds of variable at once with the settings that tuning chooses, one chain,
 one seed, and compares mean and standard deviation of every coordinate and of every principal axis
-of each kind with exact ones. What a step does not support is refused when it is made.
+of each kind with exact ones. Unsupported combinations raise an error when the step is created.
 
 The bounds hold for all steps alike, and leave room for what tuning allows: 2 % of the variance
 for the gradient noise of SGGMC, ε²V/(2Cε), and gSGNHT; 5 % for SGLD (h²V/4 + h²λ/4), SCIR
@@ -45,7 +45,7 @@ MEAN_BOUND = 0.1
 SD_BOUND = 0.05
 """Relative."""
 LARGEST_ERROR = 1.0 / 3.0
-"""Monte Carlo error in units of the bound, from which a run says nothing and fails."""
+"""Monte Carlo error in units of the bound above which a run is uninformative and fails."""
 
 BATCH = 25
 LONG_BLOCKS = (50, 50, 20)
@@ -198,7 +198,7 @@ def _size(found: tuple[float, float]) -> float:
 
 
 def run(step: str, route: str, group: str) -> tuple[list[Found], float]:
-    """Sample once with what tuning chooses."""
+    """Sample once with tuned parameters."""
     kinds = GROUPS[group].kinds
     inner = {} if step in METROPOLIS else {"n_steps": 50 if step not in SIMPLEX else 20}
     model, made = prepare(step, route, kinds, **inner)
@@ -228,12 +228,12 @@ def groups_of(step: str) -> tuple[str, ...]:
     return ("flat", "compact", *BESIDE_NUTS)
 
 
-def refusal(step: str, route: str, kind: Kind) -> str | None:
-    """What the error says if a step refuses; None where it samples."""
+def expected_error(step: str, route: str, kind: Kind) -> str | None:
+    """Expected message if a step raises an error; None if it samples."""
     families = {"SCIR": (Probabilities, Rate, RateOfRate, LogNormal)}
     families["SGRLD"] = families["SCIR"][:-1]
     if not isinstance(kind, families.get(step, Kind)):
-        return f"{step} samples .* variables, and '{kind.names[0]}' is none of them"
+        return f"{step} samples .* variables, but '{kind.names[0]}' has another"
     if step == "SubgradientHMC" and ("batches" in route or route == "minibatch"):
         return "unexpected keyword argument"
     if step == "GMC" and "batches" in route:
@@ -257,14 +257,14 @@ COMBINATIONS = [
     for kind in EVERY_KIND
     if kind.sparse or "sparse" not in route
 ]
-REFUSED = [combination for combination in COMBINATIONS if refusal(*combination)]
+UNSUPPORTED = [combination for combination in COMBINATIONS if expected_error(*combination)]
 RUNS = [
     (step, route, group)
     for step in STEPS
     for route in ROUTES
     for group in groups_of(step)
     if (members := [k for k in GROUPS[group].kinds if k.sparse or "sparse" not in route])
-    and not any(refusal(step, route, kind) for kind in members)
+    and not any(expected_error(step, route, kind) for kind in members)
 ]
 
 
@@ -281,32 +281,32 @@ def test_posterior(step, route, group):
 
 
 def begin(step: str, route: str, kind: Kind) -> None:
-    """Make a step, and begin a chain if there are several of them."""
+    """Create a step, and begin a chain if there are several steps."""
     model, made = prepare(step, route, (kind,), compile_kwargs=INTERPRETED)
     if isinstance(made, list):
         sample(model, made, draws=1, tune=1)
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_refused(step):
-    """Whatever a step does not support is refused when it is made.
+def test_unsupported_combinations_raise(step):
+    """A step raises an error for unsupported combinations when it is created.
 
-    What is wrong for the variables of other steps only shows when all steps begin a chain.
+    Errors about variables of other steps are raised when all steps begin a chain.
     """
-    for _, route, kind in [each for each in REFUSED if each[0] == step]:
-        with pytest.raises((TypeError, ValueError), match=refusal(step, route, kind)):
+    for _, route, kind in [each for each in UNSUPPORTED if each[0] == step]:
+        with pytest.raises((TypeError, ValueError), match=expected_error(step, route, kind)):
             begin(step, route, kind)
 
 
-def test_every_combination_runs_or_is_refused():
+def test_every_combination_runs_or_raises():
     runs = {
         (step, route, type(kind))
         for step, route, group in RUNS
         for kind in GROUPS[group].kinds
         if kind.sparse or "sparse" not in route
     }
-    refused = {(step, route, type(kind)) for step, route, kind in REFUSED}
+    unsupported = {(step, route, type(kind)) for step, route, kind in UNSUPPORTED}
     every = {(step, route, type(kind)) for step, route, kind in COMBINATIONS}
-    print(f"\n{len(runs)} combinations run, {len(refused)} are refused")
-    assert runs | refused == every
-    assert not runs & refused
+    print(f"\n{len(runs)} combinations run, {len(unsupported)} raise")
+    assert runs | unsupported == every
+    assert not runs & unsupported

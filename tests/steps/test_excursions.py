@@ -1,4 +1,4 @@
-"""Whole chains that start far away, or are led far away in the warm-up, where noise explodes."""
+"""Chains that start or move far from the posterior in the warm-up, where the noise is large."""
 
 import numpy as np
 import pymc as pm
@@ -8,7 +8,7 @@ import pymc_geodesic as pg
 from tests.grids import slow
 
 N, TUNE, DRAWS = 2000, 400, 1000
-LATE = 304
+LATER_DRAW = 304
 """Draw of an excursion: its point is one at which the gradient noise is measured."""
 
 
@@ -21,7 +21,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def posterior(data):
-    """Mode and standard deviations; 2,000 counts leave nothing of a third derivative."""
+    """Mode and standard deviations; with 2,000 counts third derivatives are negligible."""
     x, y = data
     mode = np.zeros(2)
     for _ in range(50):
@@ -52,12 +52,12 @@ def whole_chain(step, tune, draws, at, far, length=1):
 
 @pytest.mark.parametrize(
     ("at", "far"),
-    [(0, [6.0, 6.0]), (LATE, [8.0, 8.0]), slow(LATE, [15.0, 10.0])],
+    [(0, [6.0, 6.0]), (LATER_DRAW, [8.0, 8.0]), slow(LATER_DRAW, [15.0, 10.0])],
     ids=["start", "excursion", "farther"],
 )
 @pytest.mark.parametrize("step_class", [pg.SGGMC, slow(pg.gSGNHT), slow(pg.SSGNHT)])
 def test_standard_deviations_after_an_excursion(data, posterior, step_class, at, far):
-    """Noise of 10²³ times the usual one left steps of 10⁻¹³ and standard deviations of zero."""
+    """Noise 10²³ times as large gave step sizes of 10⁻¹³ and standard deviations of zero."""
     x, y = data
     with pm.Model() as model:
         rows = pm.Data("x", x)

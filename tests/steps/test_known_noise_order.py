@@ -1,4 +1,4 @@
-"""Where the gradient noise is known and blocks are few, rows are drawn at random."""
+"""Minibatch order for known gradient noise: random rows if there are few blocks."""
 
 import numpy as np
 import pymc as pm
@@ -50,7 +50,7 @@ def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
     ]),
 )  # fmt: skip
 def test_order_of_the_rows_without_control_variates(step_class, n_rows, arguments, expected):
-    """Beside a variable of another step, whose moves would leave the variates behind."""
+    """With a variable of another step, whose changes would invalidate the control variates."""
     with pm.Model():
         mean, scale = pm.Normal("mean"), pm.HalfNormal("scale")
         pm.Normal("y", mean, scale, observed=pm.Data("rows", np.linspace(-1.0, 1.0, n_rows)))
@@ -63,22 +63,22 @@ def test_order_of_the_rows_without_control_variates(step_class, n_rows, argument
 
 @pytest.mark.parametrize("step_class", [SGGMC, gSGNHT, slow(SGLD)])
 def test_order_within_blocks_from_disk(step_class):
-    """Noise that is taken off must not add up to zero over a block."""
+    """Subtracted noise must not add up to zero over a block."""
     rows = np.linspace(-1.0, 1.0, 100 * BATCH)
     with pm.Model():
         mean = pm.Normal("mean")
         pm.Normal("y", mean, 1.0, observed=pm.Data("rows", rows[:1]))
-        for metric, walks in (("auto", False), (None, step_class is not gSGNHT)):
+        for metric, has_epochs in (("auto", False), (None, step_class is not gSGNHT)):
             step = step_class(
                 minibatch="rows", batches=row_blocks(rows, block_size=200), batch_size=BATCH,
                 metric=metric, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-            assert step.estimator.source.has_epochs is walks
+            assert step.estimator.source.has_epochs is has_epochs
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SGLD)])
 def test_blocks_from_disk_need_control_variates_to_be_whitened(step_class):
-    """The noise of a block stays with it, and is not what differences of its minibatches show.
+    """The noise of a whole block does not show in differences of its minibatches.
 
     Ten passes over blocks of 4,000 rows made the variance of SGGMC seven times what it is.
     """

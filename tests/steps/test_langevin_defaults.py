@@ -1,4 +1,4 @@
-"""SGLD and SSGNHT left to themselves: a hinge loss in raw units, and what turns it off."""
+"""Defaults of SGLD and SSGNHT on a hinge loss; arguments that disable adaptation."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ STEPS = [SGLD, SSGNHT]
 
 @pytest.fixture(scope="module")
 def classifier():
-    """Two columns in units that differ by a factor of 10⁵, the second far from zero."""
+    """Data of two columns whose units differ by a factor of 10⁵; the second is far from zero."""
     rng = np.random.default_rng(1)
     X = rng.normal([0.0, 1.5], size=(N_ROWS, 2))
     y = np.where(X @ [1.0, -0.5] + rng.logistic(size=N_ROWS) > 0.0, 1.0, -1.0)
@@ -40,7 +40,7 @@ def exact(model):
     axes, centre, width = np.linspace(-1.0, 1.0, 41), np.zeros(2), 5.0
     for _ in range(6):  # zoom in
         grid = np.array([(a, b) for a in axes for b in axes]) * width + centre
-        logarithm = np.array([density({"w": place / UNITS}) for place in grid])
+        logarithm = np.array([density({"w": point / UNITS}) for point in grid])
         weight = np.exp(logarithm - logarithm.max())
         weight /= weight.sum()
         centre = weight @ grid
@@ -53,9 +53,9 @@ def exact(model):
 
 @pytest.mark.parametrize("step_class", by_default([SGLD], of=STEPS), ids=lambda step: step.__name__)
 def test_draws_are_a_posterior_sample(model, exact, step_class):
-    """Some 1,000 effective draws: means within 0.12 and spreads within 8 % of the deviations.
+    """About 1,000 effective draws: means within 0.12 sds, standard deviations within 8 %.
 
-    The kernel of SSGNHT has its exact laws in `test_ssgnht.py`, by default.
+    The kernel of SSGNHT has its exact distributions in `test_ssgnht.py`, by default.
     """
     with model:
         step = step_class(batch_size=BATCH, minibatch=["X", "y"])
@@ -79,7 +79,7 @@ BY_HAND = [
 
 
 @pytest.mark.parametrize(("step_class", "given"), BY_HAND, ids=str)
-def test_what_is_set_by_hand_runs_as_it_stands(model, step_class, given):
+def test_user_specified_parameters_are_used_unchanged(model, step_class, given):
     with model:
         step = step_class(
             batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED, **given
@@ -101,7 +101,7 @@ def test_known_noise_needs_independent_minibatches(model):
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_all_rows_without_tuning_stay_in_their_memory(model, step_class):
-    """Their field writes the log-density behind the gradient also where nothing adapts."""
+    """Their function writes the log-density after the gradient, also without adaptation."""
     with model:
         step = step_class(metric=None, compile_kwargs=INTERPRETED)
     step.setup_chain(np.random.default_rng(1), tune=0, draws=3)

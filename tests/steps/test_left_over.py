@@ -1,4 +1,4 @@
-"""A model with `pymc.Minibatch` has a random log-density, which no other step may see."""
+"""Models with `pymc.Minibatch`, whose random log-density other step methods must not sample."""
 
 import numpy as np
 import pymc as pm
@@ -26,7 +26,7 @@ def model():
 
 
 def sample(model, step, **kwargs):
-    """Draw a little without tuning."""
+    """Take a few draws without tuning."""
     settings = {"draws": 4, "tune": 0, "chains": 2, "cores": 1, "random_seed": 1} | kwargs
     with model:
         return pm.sample(
@@ -35,17 +35,17 @@ def sample(model, step, **kwargs):
         )  # fmt: skip
 
 
-REFUSED = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="
+LEFT_TO_ANOTHER_STEP = r"\['s'\] would be sampled by another step method.*pm\.Minibatch.*minibatch="
 
 
-def test_a_variable_left_to_nuts(model):
+def test_nuts_for_a_variable_with_minibatches_raises(model):
     step = SGGMC(["b"], model=model, **UNDERDAMPED)
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step)
-    with pytest.raises(ParallelSamplingError, match=REFUSED):
+    with pytest.raises(ParallelSamplingError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step, cores=2)
     unused = SGGMC(["s"], model=model, **UNDERDAMPED)
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, step)
     assert unused.draw == 0
 
@@ -57,7 +57,7 @@ def test_several_steps_for_all_variables(model, cores):
         gSGNHT(["s"], model=model, **UNDERDAMPED),
     ]
     assert sample(model, steps, cores=cores).posterior.sizes["chain"] == 2
-    with pytest.raises(ValueError, match=REFUSED):
+    with pytest.raises(ValueError, match=LEFT_TO_ANOTHER_STEP):
         sample(model, steps[0])
 
 
@@ -80,7 +80,7 @@ STREAMED_OVER = r"\['b'\] would be sampled by another step method from the value
 
 @pytest.fixture(scope="module")
 def streaming():
-    """Model with one row of zeros in the place of the data, and where they come from."""
+    """Model with one row of zeros as a placeholder, and the blocks of its data."""
     rng = np.random.default_rng(1)
     x, y = rng.normal(size=N), rng.normal(size=N)
     with pm.Model() as model:
@@ -93,7 +93,7 @@ def streaming():
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("other", [pm.NUTS, slow(GMC)])
-def test_a_variable_beside_streamed_rows(streaming, other):
+def test_streamed_rows_and_a_variable_of_another_step(streaming, other):
     """Another step would take the row of zeros for the data."""
     model, rows = streaming
     with model:

@@ -1,7 +1,7 @@
-"""Every kind of variable under every step: its law, and never off its manifold.
+"""Distributions and constraints of every kind of variable under every step method.
 
 One step of each kind runs by default, each step with some kind. `test_every_route.py` has all of
-them with data, and the tests of kernels the laws of each kernel on each manifold.
+them with data, and the tests of kernels the distributions of each kernel on each manifold.
 """
 
 import arviz as az
@@ -33,7 +33,7 @@ STEPS = (GMC, SGGMC, gSGNHT)
 
 
 def every_step(by_default):
-    """All steps but one are slow: they go through the same lines."""
+    """All steps; tests of all but one are slow, since they use the same code."""
     steps = [step if step is by_default else slow(step) for step in STEPS]
     return pytest.mark.parametrize("step_class", steps, ids=lambda step: step.__name__)
 
@@ -85,7 +85,7 @@ def test_proportions(step_class, manifold):
 
 
 @every_step(by_default=GMC)
-def test_positive_numbers_between_walls(step_class):
+def test_bounded_positive_variables(step_class):
     """A density that is positive at zero, where the logarithm has a long tail."""
     with pm.Model() as model:
         pm.HalfNormal("s", 2.0, shape=2)
@@ -111,9 +111,9 @@ def test_positive_numbers_under_every_transform(variable):
         variable()
     draws = run(model, GMC, manifolds={"s": HalfLine})["s"].values
     assert (draws >= 0.0).all()
-    law = stats.truncnorm(-1.0, np.inf, loc=1.0)
-    assert_means(draws, np.full(draws.shape[2:], law.mean()))
-    assert_means(draws**2, np.full(draws.shape[2:], law.moment(2)))
+    dist = stats.truncnorm(-1.0, np.inf, loc=1.0)
+    assert_means(draws, np.full(draws.shape[2:], dist.mean()))
+    assert_means(draws**2, np.full(draws.shape[2:], dist.moment(2)))
 
 
 def test_an_edge_of_the_density():
@@ -139,14 +139,14 @@ ELSEWHERE = [
     (lambda: pm.Normal("x", shape=3), Sphere, "all real numbers"),
     (lambda: pm.Normal("x", shape=(3, 2)), Stiefel, "all real numbers"),
     (lambda: pm.Normal("x", shape=3, transform=transforms.ordered), FlatSimplex, "'ordered'"),
-    (lambda: pm.Dirichlet("x", ALPHA), Sphere, "choose Simplex or FlatSimplex, or leave 'x' out"),
-    (lambda: pm.HalfNormal("x", shape=3), Simplex, "choose HalfLine, or leave 'x' out"),
-    (lambda: pm.HalfNormal("x", default_transform=None), Euclidean, "bounds and no transform"),
+    (lambda: pm.Dirichlet("x", ALPHA), Sphere, "Use Simplex or FlatSimplex, or remove 'x'"),
+    (lambda: pm.HalfNormal("x", shape=3), Simplex, "Use HalfLine, or remove 'x'"),
+    (lambda: pm.HalfNormal("x", default_transform=None), Euclidean, "bounds but no transform"),
 ]
 
 
 @pytest.mark.parametrize(("variable", "manifold", "reason"), ELSEWHERE)
-def test_a_manifold_on_which_a_variable_does_not_live(variable, manifold, reason):
+def test_wrong_manifold_of_a_variable_raises(variable, manifold, reason):
     with pm.Model() as model:
         variable()
         with pytest.raises(ValueError, match=f"^'x' .*{reason}"):
@@ -157,7 +157,7 @@ class Interval(Euclidean):
     """A manifold that the package does not know."""
 
 
-def test_a_manifold_of_ones_own_under_any_transform():
+def test_custom_manifold_under_any_transform():
     """The point is what PyMC's transform makes of the value."""
     with pm.Model() as model:
         pm.Uniform("x", [1.0, 2.0], [3.0, 5.0])
@@ -169,8 +169,8 @@ def test_a_manifold_of_ones_own_under_any_transform():
 
 @pytest.fixture(scope="module")
 def exact_frames():
-    law = MatrixVonMisesFisher.dist(FRAME, size=20_000)
-    return pm.draw(law, random_seed=2, mode="FAST_COMPILE")
+    dist = MatrixVonMisesFisher.dist(FRAME, size=20_000)
+    return pm.draw(dist, random_seed=2, mode="FAST_COMPILE")
 
 
 @pytest.mark.slow
@@ -201,16 +201,16 @@ def test_many_directions_at_once(step_class):
 
 
 def test_thermostat_of_a_single_direction():
-    """Two dimensions and strong friction: a thermostat without inertia would cool by 8 %."""
+    """Two dimensions and large friction: without inertia the temperature would be 8 % too low."""
     kappa = 1000.0
     with pm.Model() as model:
         VonMisesFisher("mu", [1.0, 0.0, 0.0], kappa)
         step = gSGNHT(step_size=0.1 / np.sqrt(kappa), momentum_decay=1.0, n_steps=200)
     draws = sample(model, step, draws=6000, tune=100).posterior["mu"].values[..., 0]
-    spread = (1.0 - draws) * kappa
-    error = 1.0 / np.sqrt(az.ess(spread))
+    dispersion = (1.0 - draws) * kappa
+    error = 1.0 / np.sqrt(az.ess(dispersion))
     assert error < 0.015
-    assert abs(spread.mean() - 1.0) < 4.0 * error
+    assert abs(dispersion.mean() - 1.0) < 4.0 * error
 
 
 def test_thermostat_does_not_wind_up_far_from_the_posterior():
@@ -222,8 +222,8 @@ def test_thermostat_does_not_wind_up_far_from_the_posterior():
     stats = idata.sample_stats
     assert float((stats["thermostat"] / stats["friction"]).mean()) < 2.0
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.05)
-    spread = 1e6 * (1.0 - idata.posterior["mu"].values[..., 2])
-    assert 0.7 < spread.mean() < 1.4
+    dispersion = 1e6 * (1.0 - idata.posterior["mu"].values[..., 2])
+    assert 0.7 < dispersion.mean() < 1.4
 
 
 def test_variables_without_their_transform():
@@ -262,7 +262,9 @@ def share_of_reflections():
     return weight(-1) / (weight(-1) + weight(1))
 
 
-@pytest.mark.parametrize("options", [{}, {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"])
+@pytest.mark.parametrize(
+    "options", [slow({}), {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"]
+)
 def test_gmc_reaches_both_determinants(options):
     model = orthogonal_matrices(20)
     with model:

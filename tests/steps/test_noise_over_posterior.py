@@ -1,4 +1,4 @@
-"""A scale of a non-centred hierarchy, on which the noise of minibatches depends, by quadrature."""
+"""Heterogeneous minibatch noise: the scale of a non-centered hierarchy, against quadrature."""
 
 import numpy as np
 import pymc as pm

@@ -1,6 +1,6 @@
-"""What stochastic steps are for: the variance of the positions, at the step size they tune to.
+"""Variance of the positions of stochastic steps at the adapted step size.
 
-The kinetic temperature says nothing of it where a thermostat holds it at 1.
+The kinetic temperature is not informative about it if a thermostat keeps the temperature at 1.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ def of_rows(rows, step_class, draws, batch_size=100, tune=1000, **kwargs):
 
 
 @pytest.mark.parametrize("splitting", ["exact", "paper"])
-def test_gsgnht_of_a_normal_law(normal, splitting):
+def test_gsgnht_for_a_normal_distribution(normal, splitting):
     """Read after a kick, v·v made it 3 % too narrow, at a temperature of 1.00002."""
     variances, stats = full(normal, gSGNHT, splitting=splitting)
     assert variances.mean() == pytest.approx(1.0, abs=0.005)
@@ -59,7 +59,7 @@ def test_gsgnht_of_a_normal_law(normal, splitting):
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.002)
 
 
-def test_sggmc_of_a_normal_law(normal):
+def test_sggmc_for_a_normal_distribution(normal):
     """Positions were right; the temperature that was reported, 1.023, was not."""
     variances, stats = full(normal, SGGMC)
     assert variances.mean() == pytest.approx(1.0, abs=0.005)
@@ -67,8 +67,8 @@ def test_sggmc_of_a_normal_law(normal):
     assert float(stats["temperature"].mean()) == pytest.approx(1.0, abs=0.003)
 
 
-def test_euler_of_a_normal_law(normal):
-    """Of first order, and as narrow as the documentation says."""
+def test_euler_for_a_normal_distribution(normal):
+    """The variance is too small, of first order in the step size, as documented."""
     variances, stats = full(normal, SSGNHT, metric=None)
     missing = 0.5 * float((stats["thermostat"] * stats["step_size"]).mean())
     assert 0.01 < missing < 0.05
@@ -77,17 +77,17 @@ def test_euler_of_a_normal_law(normal):
 
 
 @pytest.mark.parametrize("step_class", [SGLD], ids=lambda step: step.__name__)
-def test_langevin_of_a_normal_law(normal, step_class):
+def test_langevin_for_a_normal_distribution(normal, step_class):
     variances, stats = full(normal, step_class, metric=None)
-    excess = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
-    assert 1.02 < excess < 1.06
-    assert variances.mean() == pytest.approx(excess, abs=0.006)
+    bias = 1.0 / (1.0 - 0.25 * float(stats["step_size"][0, -1]) ** 2)
+    assert 1.02 < bias < 1.06
+    assert variances.mean() == pytest.approx(bias, abs=0.006)
     assert np.abs(variances - variances.mean()).max() < 0.07
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("step_class", "kwargs", "excess"),
+    ("step_class", "kwargs", "bias"),
     [
         (SGGMC, {"minibatch_order": "independent"}, 0.02),
         (SGGMC, {"gradient_noise": "fisher"}, 0.0),
@@ -98,13 +98,13 @@ def test_langevin_of_a_normal_law(normal, step_class):
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
-def test_minibatches(rows, step_class, kwargs, excess):
+def test_minibatches(rows, step_class, kwargs, bias):
     """Noise that is the same in all directions: what tuning allows, or what a thermostat leaves."""
     variances, stats = of_rows(rows, step_class, 8000, n_steps=100, **kwargs)
-    assert variances.mean() == pytest.approx(1.0 + excess, abs=0.025)
+    assert variances.mean() == pytest.approx(1.0 + bias, abs=0.025)
     assert np.abs(variances - variances.mean()).max() < 0.12
     if "temperature" in stats:
-        expected = 1.0 + (excess if step_class is SGGMC else 0.0)
+        expected = 1.0 + (bias if step_class is SGGMC else 0.0)
         assert float(stats["temperature"].mean()) == pytest.approx(expected, abs=0.01)
 
 
@@ -123,7 +123,7 @@ def test_one_inner_step(rows, step_class):
 
 @pytest.mark.parametrize("n_steps", [1, slow(2), 10])
 def test_noise_of_langevin(rows, n_steps, monkeypatch):
-    """From differences that share no minibatch; with shared ones (d + 5) / 4 times as large."""
+    """From differences without shared minibatches; shared ones inflate it by (d + 5) / 4."""
     model, _ = rows
     with model:
         step = SGLD(

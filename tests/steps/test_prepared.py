@@ -1,4 +1,4 @@
-"""What chains run is compiled before they fork, and nothing that a model does not use."""
+"""Ahead-of-time compilation: exactly the functions of chains are compiled before the fork."""
 
 import numpy as np
 import pymc as pm
@@ -49,7 +49,7 @@ def rows():
 
 @pytest.fixture
 def checked(monkeypatch):
-    """Kernels look at the types of their arguments, and compile for others than they expect."""
+    """Kernels check the types of their arguments and compile again for unexpected types."""
     for kernel in SIGNATURES:
         if hasattr(kernel, "call"):
             monkeypatch.setattr(kernel, "call", kernel)
@@ -82,7 +82,7 @@ def test_chains_compile_nothing(rows, step, options, checked):
     assert [each.is_compiled for each in OTHER_MANIFOLDS] == before
 
 
-def test_functions_of_local_variables_are_compiled_for_what_they_are_given(checked):
+def test_functions_of_local_variables_are_compiled_for_their_argument_types(checked):
     """Chains call them with the types of arrays that they were compiled for ahead."""
     with pm.Model():
         y = pm.Data("y", np.random.default_rng(1).normal(size=60))
@@ -130,7 +130,7 @@ def test_chains_of_counts_compile_nothing(step, is_of_topics, checked, monkeypat
     assert compiled.names == []
 
 
-def test_a_kernel_has_the_types_that_it_is_called_with():
+def test_kernels_are_called_with_their_compiled_types():
     """Another type would compile it a second time, in every chain."""
     several = {
         kernel.__name__: kernel.signatures

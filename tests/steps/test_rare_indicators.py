@@ -1,4 +1,4 @@
-"""Weights of indicators that few rows have: right, or all of them are named in one warning."""
+"""Coefficients of rare indicators: accurate, or named together in one warning."""
 
 import logging
 import re
@@ -47,14 +47,14 @@ def warnings_of(loss, caplog):
 
 
 @pytest.mark.slow
-def test_all_are_named_in_one_warning(caplog):
+def test_all_coefficients_are_named_in_one_warning(caplog):
     (message,) = warnings_of("hinge", caplog)
-    number = int(re.search(r"all (\d+) coordinates that few minibatches inform", message)[1])
+    number = int(re.search(r"all (\d+) coordinates for which few", message)[1])
     assert number >= np.sum(COUNTS <= 40)
     assert f"This concerns {number} of {1 + COUNTS.size} coordinates" in message
 
 
 @pytest.mark.slow
-def test_no_warning_where_they_are_right(caplog):
+def test_no_warning_if_they_are_accurate(caplog):
     """Second-order control variates leave little noise: sds within 5 % of those of GMC."""
     assert warnings_of("logistic", caplog) == []

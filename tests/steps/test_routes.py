@@ -1,4 +1,4 @@
-"""Three ways to minibatches: the same posterior, and what belongs to each."""
+"""Three ways to specify minibatches, with the same posterior."""
 
 import numpy as np
 import pymc as pm
@@ -6,7 +6,7 @@ import pytest
 
 from pymc_geodesic import SGGMC, gSGNHT
 from tests.grids import cross, slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 N_ROWS, BATCH = 600, 50
 PRIOR_SD = 3.0
@@ -28,7 +28,7 @@ def posterior(table):
 
 
 class Loader:
-    """What a data loader looks like: an iterable of blocks with ``total_size``."""
+    """Data loader: an iterable of blocks with ``total_size``."""
 
     def __init__(self, *arrays):
         self.arrays = arrays
@@ -84,8 +84,8 @@ def test_posterior(route, table, posterior):
 
 
 @pytest.mark.parametrize("step_class", [slow(SGGMC), gSGNHT])
-def test_known_noise_lets_it_move_faster(step_class, table):
-    """As much as half of the noise may come from the gradients once their variance is known."""
+def test_known_noise_allows_longer_steps(step_class, table):
+    """Up to half of the noise may come from gradients of known variance."""
     sizes = {}
     for noise in (None, "fisher"):
         model, step = named(
@@ -112,8 +112,8 @@ def test_fisher_noise_gives_the_posterior(table, posterior):
 @pytest.mark.parametrize(
     ("route", "order"), cross(["named", "pymc", "computed"], ["shuffled", "random"])
 )
-def test_data_that_were_set_again(table, order, route):
-    """The rows a step copied, or computed, follow their container when a chain begins."""
+def test_data_after_set_data(table, order, route):
+    """Rows that a step copied or computed are updated from the container when a chain begins."""
     X, y = table
     with pm.Model() as model:
         columns, values = pm.Data("X", X[::-1]), pm.Data("y", np.zeros(N_ROWS))
@@ -134,12 +134,12 @@ def test_data_that_were_set_again(table, order, route):
         assert_gradients_are_of(step, X, y[::-1])
     with model:
         pm.set_data({"X": X[:100], "y": y[:100]})
-    with pytest.raises(ValueError, match=r"had shape .* make the step again"):
+    with pytest.raises(ValueError, match=r"had shape .* Create the step again"):
         start(model, step, tune=2, draws=2)
 
 
 def assert_gradients_are_of(step, X, y):
-    """Of some minibatches, and of all rows at once, they are what these data say."""
+    """Compare gradients of minibatches and of all rows with those of the data."""
     w = np.array([0.3, -0.7])
 
     def expected(rows):
@@ -154,7 +154,7 @@ def assert_gradients_are_of(step, X, y):
     np.testing.assert_allclose(found, expected(np.arange(N_ROWS)), rtol=1e-9)
 
 
-def test_white_noise_where_it_is_counted_on(table):
+def test_independent_minibatches_where_they_are_assumed(table):
     """Epochs for SGGMC unadapted; independent rows where noise is known, or for a thermostat."""
     many = np.tile(table[0], (100, 1)), np.tile(table[1], 100)
     kinds = {}
@@ -191,7 +191,7 @@ def test_every_inner_step_takes_the_next_minibatch(table):
     seen = []
     original = step.estimator.source.next_starts
     step.estimator.source.next_starts = lambda n: seen.append(original(n)) or seen[-1]
-    walk(step, point, 9)
+    run_steps(step, point, 9)
     blocks = np.concatenate(seen)
     assert [len(starts) for starts in seen] == [4] * 9
     for epoch in (blocks[:12], blocks[12:24], blocks[24:]):

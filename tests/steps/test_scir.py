@@ -1,4 +1,4 @@
-"""SCIR and SGRLD as PyMC steps: exact posteriors, sparse ones, state, stats, tuning."""
+"""SCIR and SGRLD as PyMC steps: exact and sparse posteriors, state, stats, tuning."""
 
 import math
 
@@ -13,7 +13,7 @@ from scipy.special import softmax
 
 from pymc_geodesic import SCIR, SGRLD, PolynomialDecay
 from tests.grids import cross, slow
-from tests.steps.runs import INTERPRETED, assert_same_draws, sample, start, walk
+from tests.steps.runs import INTERPRETED, assert_same_draws, run_steps, sample, start
 
 LABELS = np.repeat([0, 1, 2], [80, 15, 5])
 PRIOR = np.array([0.1, 0.5, 2.0, 1e-3, 0.1])
@@ -21,7 +21,7 @@ SHAPES = PRIOR + np.array([80.0, 15.0, 5.0, 0.0, 0.0])
 SEEN = (0, 1, 2, 4)  # the fourth component is below the smallest number half of the time
 every_step = pytest.mark.parametrize(
     "step_class", [SCIR, slow(SGRLD)], ids=lambda step: step.__name__
-)  # of one base, which has what these tests look at
+)  # SCIR or SGRLD, whose common base class has the attributes these tests use
 MINIBATCH = {"batch_size": 10, "minibatch": ["z"]}
 
 
@@ -46,7 +46,7 @@ def make(model, step_class=SCIR, vars=None, **kwargs):
 def independent_ends(step, seed, n=200):
     """ω of draws far enough apart to count as independent."""
     point = start(step.model, step, tune=0, draws=n, seed=seed)
-    values = np.array([point["w_simplex__"] for point in walk(step, point, n)[0]])
+    values = np.array([point["w_simplex__"] for point in run_steps(step, point, n)[0]])
     logs = np.column_stack([values, -values.sum(axis=1)])
     return softmax(logs, axis=1)
 
@@ -56,18 +56,18 @@ def test_full_data_chains_are_exact_draws(model):
     step = make(model, step_size=8.0, n_steps=1)
     runs = [independent_ends(step, seed) for seed in range(20)]
     for j in SEEN:
-        law = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
-        p_values = [stats.kstest(w[:, j], law.cdf).pvalue for w in runs]
+        dist = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
+        p_values = [stats.kstest(w[:, j], dist.cdf).pvalue for w in runs]
         assert stats.kstest(p_values, "uniform").pvalue > 0.01
-        assert stats.kstest(np.concatenate(runs)[:, j], law.cdf).pvalue > 0.01
+        assert stats.kstest(np.concatenate(runs)[:, j], dist.cdf).pvalue > 0.01
 
 
 def test_longer_chains_of_short_steps_are_exact_too(model):
     step = make(model, step_size=0.5, n_steps=15)
     full = independent_ends(step, 1, n=600)
     for j in SEEN:
-        law = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
-        assert stats.kstest(full[:, j], law.cdf).pvalue > 0.01
+        dist = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
+        assert stats.kstest(full[:, j], dist.cdf).pvalue > 0.01
 
 
 @pytest.mark.parametrize("concentration", [1.0, slow(0.03), 1e-3])
@@ -80,19 +80,21 @@ def test_prior_only(concentration):
     assert np.isfinite(w).all()
     assert w.min() > 0.0
     np.testing.assert_allclose(w.sum(axis=-1), 1.0, rtol=1e-9)
-    law = stats.beta(concentration, 4.0 * concentration)
+    dist = stats.beta(concentration, 4.0 * concentration)
     # Compare where doubles can: the fraction of draws below is that of the exact distribution.
     floor = 1e-290
     for row in range(2):
         draws = w[:, row, 0]
         below = draws < floor
-        assert stats.binomtest(int(below.sum()), len(draws), law.cdf(floor)).pvalue > 1e-3
+        assert stats.binomtest(int(below.sum()), len(draws), dist.cdf(floor)).pvalue > 1e-3
         seen = draws[~below & (draws < 1.0 - 1e-12)]
-        low, high = law.cdf(floor), law.cdf(1.0 - 1e-12)
-        assert stats.kstest(seen, lambda x, a=low, b=high: (law.cdf(x) - a) / (b - a)).pvalue > 1e-3
+        low, high = dist.cdf(floor), dist.cdf(1.0 - 1e-12)
+        assert (
+            stats.kstest(seen, lambda x, a=low, b=high: (dist.cdf(x) - a) / (b - a)).pvalue > 1e-3
+        )
 
 
-def test_the_minibatch_may_be_the_data(model):
+def test_minibatch_of_all_rows(model):
     one = sample(model, make(model, step_size=1.0), draws=30, tune=0)
     other = sample(model, make(model, step_size=1.0, batch_size=100, minibatch=["z"]), draws=30,
                    tune=0)  # fmt: skip
@@ -129,13 +131,13 @@ def test_log_normal_posteriors_are_exact():
         y = pm.Data("y", data)
         pm.LogNormal("v", pm.math.log(x), 0.5, observed=y)
     precision = 0.25 + 40 / 0.25
-    law = stats.lognorm(precision**-0.5, scale=math.exp(np.log(data).sum() / 0.25 / precision))
+    dist = stats.lognorm(precision**-0.5, scale=math.exp(np.log(data).sum() / 0.25 / precision))
     full = sample(model, make(model, step_size=6.0, n_steps=1), draws=1000, tune=10)
-    assert stats.kstest(full.posterior["x"][0], law.cdf).pvalue > 1e-3
+    assert stats.kstest(full.posterior["x"][0], dist.cdf).pvalue > 1e-3
     step = make(model, batch_size=4, minibatch=["y"])
     part = sample(model, step, draws=600, tune=100)
     assert float(part.sample_stats["variance_inflation"][0, -1]) < 0.0501
-    assert abs(np.log(part.posterior["x"].values).mean() - np.log(law.median())) < 0.05
+    assert abs(np.log(part.posterior["x"].values).mean() - np.log(dist.median())) < 0.05
 
 
 def test_parameters_of_the_prior_follow_other_steps():
@@ -145,13 +147,13 @@ def test_parameters_of_the_prior_follow_other_steps():
         pm.Dirichlet("w", c * np.ones(4))
     step = make(model, vars=["w"], step_size=10.0, n_steps=1)
     point = start(model, step, tune=0, draws=1)
-    spread = []
+    sds = []
     for concentration in (1.0, 19.0):
         share = (concentration - 0.5) / 19.5
         point["c_interval__"] = np.array(math.log(share / (1.0 - share)))
-        values = np.array([p["w_simplex__"] for p in walk(step, point, 400)[0]])
-        spread.append(values.std(axis=0).mean())
-    assert spread[0] > 3.0 * spread[1]
+        values = np.array([p["w_simplex__"] for p in run_steps(step, point, 400)[0]])
+        sds.append(values.std(axis=0).mean())
+    assert sds[0] > 3.0 * sds[1]
 
 
 def test_discrete_labels_of_another_step():
@@ -163,7 +165,7 @@ def test_discrete_labels_of_another_step():
     point = start(model, step, tune=0, draws=1)
     for label in (0, 2):
         point["z"] = np.full(50, label)
-        (*_, last), _ = walk(step, point, 3)
+        (*_, last), _ = run_steps(step, point, 3)
         value = np.append(last["w_simplex__"], -last["w_simplex__"].sum())
         assert np.argmax(value) == label
 
@@ -186,13 +188,13 @@ def test_the_tuned_step_has_the_variance_of_the_posterior(model):
     idata = sample(model, make(model, n_steps=40, **MINIBATCH), draws=10_000, tune=500)
     w = idata.posterior["w"].values[0]
     for j in (0, 1, 2):
-        law = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
-        assert abs(w[:, j].mean() - law.mean()) < 0.1 * law.std()
-        assert 0.9 < w[:, j].var() / law.var() < 1.15
+        dist = stats.beta(SHAPES[j], SHAPES.sum() - SHAPES[j])
+        assert abs(w[:, j].mean() - dist.mean()) < 0.1 * dist.std()
+        assert 0.9 < w[:, j].var() / dist.var() < 1.15
 
 
 def test_control_variates_remove_the_noise_of_fixed_counts(model):
-    """And with it the inflation of corollary 3.2: the tuned step is the longest."""
+    """Also the inflation of corollary 3.2: the tuned step size is the maximum."""
     step = make(model, control_variates=True, **MINIBATCH)
     stat = sample(model, step, draws=20, tune=40).sample_stats
     assert float(stat["variance_inflation"][0, -1]) < 1e-9
@@ -226,7 +228,7 @@ def test_control_variates_reduce_the_noise_of_expected_counts():
     assert noise[1] < 0.1 * noise[0]
 
 
-def test_a_wide_run_is_reported(model, caplog):
+def test_an_inflated_variance_is_reported(model, caplog):
     sample(model, make(model, step_size=1.0, **MINIBATCH), draws=30, tune=30, quiet=False)
     assert "relative increase of the variance by minibatch noise with step size 1 is" in caplog.text
 
@@ -252,11 +254,11 @@ def test_same_seed_same_draws(model, step_class):
 @pytest.mark.parametrize("options", [{}, {"control_variates": True}], ids=str)
 def test_replay_from_a_saved_state(model, options):
     one, other = (make(model, **MINIBATCH, **options) for _ in range(2))
-    point = walk(one, start(model, one, tune=12, draws=10), 9)[0][-1]
+    point = run_steps(one, start(model, one, tune=12, draws=10), 9)[0][-1]
     other.setup_chain(np.random.default_rng(9), 12, 10)
     other.sampling_state = one.sampling_state
     assert equal_dataclass_values(one.sampling_state, other.sampling_state)
-    expected, found = walk(one, point, 5)[0], walk(other, point, 5)[0]
+    expected, found = run_steps(one, point, 5)[0], run_steps(other, point, 5)[0]
     for a, b in zip(expected, found, strict=True):
         # A replayed step reads log θ again only if the point is not the one it wrote.
         np.testing.assert_array_equal(a["w_simplex__"], b["w_simplex__"])
@@ -266,11 +268,11 @@ def test_replay_from_a_saved_state(model, options):
 def test_a_step_survives_pickling(model, step_class):
     step = make(model, step_class, **MINIBATCH)
     copy = cloudpickle.loads(cloudpickle.dumps(step))
-    points = [walk(s, start(s.model, s, tune=5, draws=5), 4)[0][-1] for s in (step, copy)]
+    points = [run_steps(s, start(s.model, s, tune=5, draws=5), 4)[0][-1] for s in (step, copy)]
     np.testing.assert_array_equal(points[0]["w_simplex__"], points[1]["w_simplex__"])
 
 
-def test_one_process_is_two_processes(model):
+def test_one_and_two_processes_agree(model):
     runs = [
         sample(model, make(model, **MINIBATCH), draws=20, tune=20, chains=2, cores=cores)
         for cores in (1, 2)
@@ -280,7 +282,7 @@ def test_one_process_is_two_processes(model):
 
 
 def test_several_simplices_are_the_same_in_two_processes():
-    """Also in the last bit, which exponentials of views and of copies do not share."""
+    """Bitwise, although exponentials of views and copies may differ in the last bit."""
     with pm.Model() as model:
         pm.Dirichlet("w", np.full(12, 0.5), shape=(3, 12))
     runs = [sample(model, make(model), draws=20, tune=5, chains=2, cores=cores) for cores in (1, 2)]
@@ -290,18 +292,18 @@ def test_several_simplices_are_the_same_in_two_processes():
 def test_a_model_without_simplices_and_gamma_variables():
     with pm.Model() as model:
         pm.Exponential("rate", 2.0)
-    with pytest.raises(ValueError, match=r"has none, but \['rate'\]\. .*as Gamma\(1, λ\)"):
+    with pytest.raises(ValueError, match=r"has only \['rate'\]\. .*as Gamma\(1, λ\)"):
         make(model)
 
 
 @pytest.mark.parametrize("begin", [1e-300, slow(1e-20)])
-def test_rates_that_start_next_to_zero_arrive(begin):
-    """Rounding of counts is not taken for an exposure, which would hold them there."""
+def test_rates_that_start_near_zero_converge(begin):
+    """Rounding of counts must not become an exposure, which would keep them near zero."""
     with pm.Model() as model:
         pm.Poisson("y", pm.Gamma("rate", 2.0, 1.0), observed=[3, 4])
     step = make(model)
     point = {**start(model, step, tune=2, draws=2), "rate_log__": np.array(np.log(begin))}
-    points, _ = walk(step, point, 3)
+    points, _ = run_steps(step, point, 3)
     assert all(point["rate_log__"] > -3.0 for point in points)
     noise = step.sampling_state.sampler_state["adaptation"]["noise"]
     np.testing.assert_allclose(noise["exposures"] / noise["count"], 2.0, rtol=1e-6)
@@ -319,7 +321,7 @@ def test_initial_values_off_the_open_simplex(step_class, value):
 
 
 def test_blocks_of_rows_from_an_iterable():
-    """Of a likelihood with a sum to be looked at, whose rows are not in the model."""
+    """For a likelihood with a sum to be analyzed, whose rows are not in the model."""
     with pm.Model() as model:
         z = pm.Data("z", LABELS[:5])
         w = pm.Dirichlet("w", PRIOR)
@@ -331,11 +333,11 @@ def test_blocks_of_rows_from_an_iterable():
     assert abs(float(posterior["w"][..., 0].mean()) - SHAPES[0] / SHAPES.sum()) < 0.03
 
 
-def test_a_point_that_was_moved_is_read_again(model):
+def test_points_changed_by_other_steps_are_read(model):
     step = make(model, step_size=1e-9, n_steps=1)
-    point = walk(step, start(model, step, tune=0, draws=2), 1)[0][-1]
+    point = run_steps(step, start(model, step, tune=0, draws=2), 1)[0][-1]
     moved = {**point, "w_simplex__": np.array([1.0, 0.5, -3.0, 0.3])}
-    (there,), _ = walk(step, moved, 1)
+    (there,), _ = run_steps(step, moved, 1)
     np.testing.assert_allclose(there["w_simplex__"], moved["w_simplex__"], atol=1e-2)
 
 
@@ -350,6 +352,7 @@ def test_simplices_without_a_transform():
     assert abs(np.mean(w[:, 0] > 0.5) - 0.25) < 0.1
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_together_with_nuts():
     rng = np.random.default_rng(4)
     data = np.concatenate([rng.normal(-2.0, 1.0, 60), rng.normal(2.0, 1.0, 20)])
@@ -366,7 +369,7 @@ def test_together_with_nuts():
 # Errors.
 
 
-def test_a_count_that_turns_negative_is_an_error_with_a_name():
+def test_a_negative_count_raises_an_error_with_its_name():
     with pm.Model() as model:
         w = pm.Dirichlet("weights", np.ones(2))
         sign = pm.Data("sign", np.array([1.0, 1.0]))
@@ -377,27 +380,27 @@ def test_a_count_that_turns_negative_is_an_error_with_a_name():
         pm.set_data({"sign": [1.0, -1.0]})
     step.estimator.refresh_data()
     with pytest.raises(SamplingError, match="cannot sample 'weights': at its component 1"):
-        walk(step, point, 2)
+        run_steps(step, point, 2)
 
 
 @every_step
-def test_an_undefined_gradient_is_repeated_in_tuning_and_an_error_later(step_class):
+def test_an_undefined_gradient_is_retried_in_tuning_and_raises_later(step_class):
     with pm.Model() as model:
         w = pm.Dirichlet("weights", np.ones(2))
         factor = pm.Data("factor", np.array([1.0, 1.0]))
         pm.Potential("y", pm.math.sum(factor * pm.math.log(w)))
     step = make(model, step_class, step_size=0.2)
-    point = walk(step, start(model, step, tune=4, draws=5), 1)[0][-1]
+    point = run_steps(step, start(model, step, tune=4, draws=5), 1)[0][-1]
     with model:
         pm.set_data({"factor": [1.0, np.nan]})
     step.estimator.refresh_data()
-    points, stat = walk(step, point, 2)
+    points, stat = run_steps(step, point, 2)
     assert all(s["diverging"] for s in stat)
     assert [s["step_size"] for s in stat] == [0.2, 0.1]
     np.testing.assert_allclose(points[-1]["weights_simplex__"], point["weights_simplex__"])
     step.tune = False
     with pytest.raises(SamplingError, match=r"'weights'.*step size"):
-        walk(step, point, 1)
+        run_steps(step, point, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a chain starts is kept, what tuning chose is handed on, and too short a chain says so."""
+"""Starting points of chains, reuse of tuned parameters, and warnings of short chains."""
 
 import logging
 
@@ -25,14 +25,14 @@ from pymc_geodesic import (
 from pymc_geodesic.adaptation.annealed_parameters import SETTINGS
 from pymc_geodesic.datasets import make_vmf_mixture
 from tests.grids import slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 KAPPA = 60.0
 
 
 @pytest.fixture(scope="module")
 def mixture():
-    """Five groups of texts, whose mean directions have something in common."""
+    """Five groups of texts with related mean directions."""
     rng = np.random.default_rng(3)
     means = rng.normal(size=(5, 50)) / np.sqrt(50.0)
     means += 0.8 * rng.normal(size=50) / np.sqrt(50.0)
@@ -74,31 +74,31 @@ def regression():
     return model, slopes
 
 
-def first_bias(step):
+def initial_bias(step):
     """Bias of the temperature with which annealing begins."""
-    return step.adaptation.state["measured"]["first_bias"]
+    return step.adaptation.state["measured"]["initial_bias"]
 
 
 @pytest.mark.parametrize(
     "step_class", [gSGNHT, slow(SGGMC), SSGNHT], ids=lambda step: step.__name__
 )
 def test_first_temperature_depends_on_the_start(regression, step_class):
-    """From zero, hundreds of standard deviations away, and from the right place."""
+    """From zero, hundreds of standard deviations away, and from the posterior mean."""
     model, slopes = regression
     with model:
         step = step_class(
             minibatch=["X", "y"], batch_size=100, metric=None, compile_kwargs=INTERPRETED
         )
     point = start(model, step, tune=100, draws=10)
-    walk(step, point, 1)
-    far = first_bias(step)
+    run_steps(step, point, 1)
+    far = initial_bias(step)
     step.setup_chain(np.random.default_rng(1), 100, 10)
-    walk(step, {**point, "w": slopes}, 1)
-    assert far == (150.0 if step_class is SSGNHT else SETTINGS.first_bias)
-    assert first_bias(step) == SETTINGS.near_bias
+    run_steps(step, {**point, "w": slopes}, 1)
+    assert far == (150.0 if step_class is SSGNHT else SETTINGS.initial_bias)
+    assert initial_bias(step) == SETTINGS.near_bias
 
 
-def test_temperature_of_tuning_may_be_said(regression):
+def test_temperature_of_tuning_can_be_set(regression):
     model, slopes = regression
     for temperature, bias in ((1.0, 0.02), (1.5, 0.5), (4.0, 3.0)):
         with model:
@@ -107,16 +107,16 @@ def test_temperature_of_tuning_may_be_said(regression):
                 compile_kwargs=INTERPRETED,
             )  # fmt: skip
         point = start(model, step, tune=100, draws=10)
-        walk(step, {**point, "w": slopes}, 1)
-        assert first_bias(step) == pytest.approx(bias)
+        run_steps(step, {**point, "w": slopes}, 1)
+        assert initial_bias(step) == pytest.approx(bias)
     for step_class in (SGGMC, gSGNHT, SSGNHT):
         with model, pytest.raises(ValueError, match=r"tune_temperature=0\.5 .* at least 1"):
             step_class(tune_temperature=0.5, compile_kwargs=INTERPRETED)
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(gSGNHT), slow(SSGNHT), SGLD, GMC])
-def test_what_was_tuned_is_handed_on(regression, step_class):
-    """To a chain without tuning; a chain that tunes again begins anew."""
+def test_tuned_parameters_are_reused(regression, step_class):
+    """By a chain without tuning; a chain with tuning starts again."""
     model, slopes = regression
     # with n_steps= all draws have the same step size
     rows = {"n_steps": 2} if step_class is GMC else {"minibatch": ["X", "y"], "batch_size": 100}
@@ -196,7 +196,7 @@ def test_friction_is_the_mean_over_variables():
         step = SGGMC(step_size=0.1, compile_kwargs=INTERPRETED)
     point = start(model, step, tune=0, draws=2)
     step.adaptation._measured.update(1.0, np.array([1000.0, 0.0]))
-    _, (stat, *_) = walk(step, point, 2)
+    _, (stat, *_) = run_steps(step, point, 2)
     friction = step.sampler.parameters.friction  # of a[0], a[1] and b
     assert friction[0] > 2.0 * friction[2]
     assert stat["friction"] == pytest.approx(0.5 * (friction[0] + friction[2]))
@@ -211,7 +211,7 @@ def test_energy_and_log_density(step_class):
         log_density = model.compile_logp(mode="FAST_COMPILE")
         step = step_class(compile_kwargs=INTERPRETED)
     point = start(model, step, tune=300, draws=300)
-    points, stats = walk(step, point, 300)
+    points, stats = run_steps(step, point, 300)
     lp = np.array([stat["lp"] for stat in stats])
     np.testing.assert_allclose(lp, [log_density(point) for point in points], rtol=1e-10)
     kinetic = np.array([stat["energy"] for stat in stats]) + lp
@@ -222,8 +222,10 @@ def test_energy_and_log_density(step_class):
     assert plot_energy(run, backend="none") is not None
 
 
-@pytest.mark.parametrize("step_class", [SGLD, slow(SGGMC), GMC], ids=lambda step: step.__name__)
-def test_angles_that_go_around_have_the_right_law(step_class, caplog):
+@pytest.mark.parametrize(
+    "step_class", [slow(SGLD), slow(SGGMC), GMC], ids=lambda step: step.__name__
+)
+def test_wrapped_angles_have_the_right_distribution(step_class, caplog):
     """With κ = 1/2 a chain goes around often: scale and effective size are those of the circle."""
     with pm.Model() as model:
         PeriodicVonMises("a", 0.3, 0.5)
@@ -235,7 +237,7 @@ def test_angles_that_go_around_have_the_right_law(step_class, caplog):
 
 
 @pytest.mark.parametrize("step_class", [SGGMC, slow(SGLD), GMC], ids=lambda step: step.__name__)
-def test_one_short_chain_says_so(step_class):
+def test_one_short_chain_warns(step_class):
     with pm.Model() as model:
         pm.Normal("x", 0.0, 1.0, shape=2)
         pm.Normal("wide", 0.0, 1000.0)
@@ -244,34 +246,34 @@ def test_one_short_chain_says_so(step_class):
         names = None if warns else ["x"]
         with model:
             step = step_class(names, step_size=h, n_steps=20, **kwargs, compile_kwargs=INTERPRETED)
-        point = walk(step, start(model, step, tune=1, draws=250), 1)[0][-1]
+        point = run_steps(step, start(model, step, tune=1, draws=250), 1)[0][-1]
         step.stop_tuning()
-        _, stats = walk(step, point, 250)
+        _, stats = run_steps(step, point, 250)
         assert all(stat["warning"] is None for stat in stats[:-1])
         warning = stats[-1]["warning"]
         assert (warning is not None) == warns
         if warns:
             assert "effective sample size of '" in warning.message
-            assert "Take more draws" in warning.message
+            assert "more draws" in warning.message
 
 
 def test_remedy_of_slow_frames_whitens_them():
-    """Two axes whose rotation within their plane is a hundred times as free as out of it."""
+    """Two axes with a posterior variance a hundred times as large within their plane as outside."""
     with pm.Model() as model:
         frame = UniformStiefel("frame", shape=(5, 2))
         pm.Potential("plane", -5000.0 * (frame[2:] ** 2).sum() - 0.5 * frame[0, 1] ** 2)
         step = GMC(compile_kwargs=INTERPRETED)
-    point = walk(step, start(model, step, tune=200, draws=250), 200)[0][-1]
+    point = run_steps(step, start(model, step, tune=200, draws=250), 200)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 250)
+    _, stats = run_steps(step, point, 250)
     message = stats[-1]["warning"].message
     assert "effective sample size of 'frame'" in message
     assert "manifolds={'frame': pg.manifolds.Euclidean}" in message
 
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
-def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
-    """The noise of one of 200 rows leaves steps of which 20,000 are a few independent draws."""
+def test_minibatches_of_one_row_warn_about_slow_mixing(step_class):
+    """With the noise of one of 200 rows, 20,000 steps are a few independent draws."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(200, 2))
     with pm.Model() as model:
@@ -279,8 +281,8 @@ def test_minibatches_of_one_row_are_slow_and_say_so(step_class):
         columns, values = pm.Data("X", X), pm.Data("y", rng.normal(X @ [1.0, -1.0]))
         pm.Normal("y_obs", columns @ w, 1.0, observed=values)
         step = step_class(minibatch=["X", "y"], batch_size=1, metric=None)
-    point = walk(step, start(model, step, tune=1000, draws=2000), 1000)[0][-1]
+    point = run_steps(step, start(model, step, tune=1000, draws=2000), 1000)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 2000)
+    _, stats = run_steps(step, point, 2000)
     assert all(stat["warning"] is None for stat in stats[:-1])
     assert "effective sample size of '" in stats[-1]["warning"].message

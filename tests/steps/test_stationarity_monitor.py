@@ -60,7 +60,7 @@ def test_false_alarms_are_rare(noise):
         ({"concentration": 1.0}, ("mean gradient", "mu[2]")),
     ],
 )
-def test_what_is_off_is_named(fault, expected):
+def test_nonstationary_variables_are_named(fault, expected):
     found = [monitored(seed, **fault).diagnosis(NAMES) for seed in range(5)]
     assert [(one.quantity, one.coordinates[0]) for one in found] == [expected] * 5
 
@@ -116,7 +116,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("name", by_default(["SGLD", "SGGMC, stream"], of=RIGHT))
-def test_right_dynamics_are_not_warned_of(name):
+def test_correct_dynamics_give_no_warning(name):
     stats, positions = run(RIGHT[name])
     assert stats["warning"] is None
     assert positions.std(axis=0) == pytest.approx(SD, rel=0.2)

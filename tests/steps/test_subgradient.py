@@ -1,4 +1,4 @@
-"""Posteriors with kinks, and what the steps on unconstrained values have of their own."""
+"""Posteriors with kinks, and step methods on unconstrained values."""
 
 from itertools import product
 
@@ -25,9 +25,9 @@ from pymc_geodesic.adaptation.annealed_parameters import (
 from pymc_geodesic.diagnostics import temperature_summary
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal
-from pymc_geodesic.samplers.dynamics import inertia_of
+from pymc_geodesic.samplers.dynamics import thermostat_inertia_of
 from tests.grids import by_default, cross, slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 N_ROWS, BATCH = 1000, 100
 
@@ -98,7 +98,7 @@ def test_subgradient_hmc_is_exact(model, exact):
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_a_hinge_loss(model, exact, step_class):
-    """Left to tuning: means within 0.1 and spreads within 10 % of the standard deviations."""
+    """After tuning: means within 0.1 posterior sds, standard deviations within 10 %."""
     step = make(
         model, step_class, n_steps=100, batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=None
     )
@@ -109,8 +109,8 @@ def test_minibatches_of_a_hinge_loss(model, exact, step_class):
 
 
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT), gSGNHT], ids=lambda step: step.__name__)
-def test_tuning_is_not_misled_between_kinks(model, step_class):
-    """The curvature of a hinge loss is zero over short distances; a long step would run away."""
+def test_tuning_between_kinks(model, step_class):
+    """The curvature of a hinge loss is zero over short distances; long steps would diverge."""
     step = make(model, step_class, metric=None, compile_kwargs=None)
     for seed in range(3):
         idata = sample(model, step, draws=50, tune=100, random_seed=seed)
@@ -126,8 +126,8 @@ def test_temperature_of_ssgnht(model, batch):
     assert float(temperature_summary(idata)["mean"][0]) == pytest.approx(1.0, abs=0.05)
 
 
-def test_tuning_goes_to_the_posterior_first():
-    """A hundred steps from w = 0 leave a quarter of the way at most: the first are long and hot."""
+def test_tuning_reaches_the_posterior_first():
+    """100 steps from w = 0 cover three quarters: the first are long, at a high temperature."""
     rng = np.random.default_rng(3)
     X = np.column_stack([np.ones(20_000), rng.normal(size=(20_000, 4))])
     y = np.where(X @ np.linspace(2.0, -2.0, 5) + rng.logistic(size=20_000) > 0.0, 1.0, -1.0)
@@ -143,7 +143,7 @@ def test_tuning_goes_to_the_posterior_first():
         pm.Potential("hinge", -pm.math.maximum(0.0, 1.0 - labels * (features @ w)))
     step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
     for seed in (1, 2, 3):
-        points, stats = walk(step, start(model, step, tune=500, draws=1, seed=seed), 10)
+        points, stats = run_steps(step, start(model, step, tune=500, draws=1, seed=seed), 10)
         assert not any(stat["diverging"] for stat in stats)
         left = np.linalg.norm(points[-1]["w"] - middle) / np.linalg.norm(middle)
         assert left < 0.25
@@ -155,9 +155,9 @@ def test_tuning_goes_to_the_posterior_first():
 )
 def test_step_sizes_are_used_as_given(model, step_class, schedule):
     step = make(model, step_class, step_size=schedule)
-    points, stats = walk(step, start(model, step, tune=4, draws=4), 4)
+    points, stats = run_steps(step, start(model, step, tune=4, draws=4), 4)
     step.stop_tuning()
-    stats += walk(step, points[-1], 4)[1]
+    stats += run_steps(step, points[-1], 4)[1]
     expected = [schedule(t) if callable(schedule) else schedule for t in range(8)]
     np.testing.assert_array_equal([stat["step_size"] for stat in stats], expected)
 
@@ -165,19 +165,21 @@ def test_step_sizes_are_used_as_given(model, step_class, schedule):
 def test_diffusion_is_used_as_given(model):
     """With the inertia of the paper; the thermostat starts at A."""
     step = make(model, SSGNHT, step_size=1e-6, diffusion=30.0)
-    _, stats = walk(step, start(model, step, tune=0, draws=2), 2)
+    _, stats = run_steps(step, start(model, step, tune=0, draws=2), 2)
     assert [stat["diffusion"] for stat in stats] == [30.0, 30.0]
     assert stats[0]["thermostat"] == pytest.approx(30.0, abs=1e-3)
     for arguments, inertia in (({}, 1.0), ({"thermostat_inertia": 0.5}, 0.5)):
         step = make(model, SSGNHT, step_size=1e-3, diffusion=30.0, n_steps=1, **arguments)
-        _, (one, two) = walk(step, start(model, step, tune=0, draws=2), 2)
+        _, (one, two) = run_steps(step, start(model, step, tune=0, draws=2), 2)
         change = 1e-3 * (one["temperature"] - 1.0) / inertia
         assert two["thermostat"] - one["thermostat"] == pytest.approx(change, rel=1e-6)
 
 
-def test_inertia_that_is_left_open():
+def test_default_inertia():
     product = Product([("w", Euclidean(2), 1)])
-    assert inertia_of(None, product, np.array([30.0]), np.ones(1)) == pytest.approx(11.0 / 900.0)
+    assert thermostat_inertia_of(None, product, np.array([30.0]), np.ones(1)) == pytest.approx(
+        11.0 / 900.0
+    )
 
 
 def test_adagrad_of_a_draw(classifier, model):
@@ -193,7 +195,7 @@ def test_adagrad_of_a_draw(classifier, model):
         metric = 1.0 / (1.0 + np.sqrt(squares))
         fill_normal(stream, noise)
         w += 0.5 * 0.3**2 * metric * gradient + 0.3 * np.sqrt(metric) * noise
-    (drawn,), _ = walk(step, point, 1)
+    (drawn,), _ = run_steps(step, point, 1)
     np.testing.assert_allclose(drawn["w"], w, rtol=1e-12)
     np.testing.assert_allclose(step.sampler.dynamics.squares, squares, rtol=1e-12)
 
@@ -218,6 +220,7 @@ def test_every_variable_moves_in_unconstrained_space():
     np.testing.assert_allclose((posterior["mu"] ** 2).mean(("chain", "draw")), 1 / 3, atol=0.04)
 
 
+@pytest.mark.slow
 def test_naive_langevin_of_a_dirichlet():
     """Multinomial counts: the posterior of the proportions is known."""
     counts = np.array([30, 10, 60])
@@ -231,18 +234,19 @@ def test_naive_langevin_of_a_dirichlet():
     assert float(posterior["theta"].std(("chain", "draw"))[0]) == pytest.approx(0.0451, rel=0.1)
 
 
-def test_warning_where_euler_leaves_too_little(model):
+def test_warning_if_euler_underestimates_the_variance(model):
     """A friction of one half per step takes a quarter of the variance."""
     step = make(model, SSGNHT, step_size=0.01, diffusion=50.0, thermostat_inertia=0.05)
     middle = start(model, step, tune=20, draws=300) | {"w": np.array([1.5, -1.5])}
-    point = walk(step, middle, 20)[0][-1]
+    point = run_steps(step, middle, 20)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 300)
+    _, stats = run_steps(step, point, 300)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
     assert "SSGNHT[w]: The loss of variance by Euler's method with a thermostat of 0." in message
     assert "the draws are narrower than the posterior" in message
-    assert "smaller step_size" in message
+    assert "Omit step_size and diffusion if they are set" in message
+    assert "gSGNHT" in message
 
 
 def test_warning_names_the_arguments_of_ssgnht(model):
@@ -250,31 +254,30 @@ def test_warning_names_the_arguments_of_ssgnht(model):
         model, SSGNHT, step_size=0.01, diffusion=1.0, thermostat_inertia=1e6, batch_size=5,
         minibatch=["X", "y"],
     )  # fmt: skip
-    point = walk(step, start(model, step, tune=1, draws=100), 1)[0][-1]
+    point = run_steps(step, start(model, step, tune=1, draws=100), 1)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 100)
+    _, stats = run_steps(step, point, 100)
     message = stats[-1]["warning"].message
     assert "The kinetic temperature with step size 0.01 and diffusion 1 is" in message
     assert "the draws are wider" in message
-    assert "more diffusion" in message
+    assert "Omit step_size and diffusion if they are set" in message
 
 
-def test_warning_where_no_friction_is_left(model):
+def test_warning_if_no_friction_is_left(model):
     """The noise of one step alone is above temperature 1."""
     step = make(
         model, SSGNHT, step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X", "y"]
     )  # fmt: skip
-    point = walk(step, start(model, step, tune=200, draws=100), 200)[0][-1]
+    point = run_steps(step, start(model, step, tune=200, draws=100), 200)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 100)
+    _, stats = run_steps(step, point, 100)
     assert stats[-1]["thermostat"] == pytest.approx(1.0 / 0.05)
     message = stats[-1]["warning"].message
     assert "with the thermostat at its bound, 1/step_size = 20, is" in message
-    assert "more diffusion" not in message
-    assert "smaller step_size or larger minibatches" in message
+    assert "Omit step_size and diffusion if they are set" in message
 
 
-def test_warning_where_one_variable_has_no_friction_left():
+def test_warning_if_one_variable_has_no_friction_left():
     """Its thermostat is at the bound, and that of a variable without data far from it."""
     X = np.random.default_rng(1).normal(size=(100, 2))
     with pm.Model() as model:
@@ -282,19 +285,19 @@ def test_warning_where_one_variable_has_no_friction_left():
         rows = pm.Data("X", X)
         pm.Normal("x", mean + 0.0 * other, 1.0, observed=rows)
         step = SSGNHT(step_size=0.05, diffusion=1.0, batch_size=5, minibatch=["X"])
-    point = walk(step, start(model, step, tune=200, draws=100), 200)[0][-1]
+    point = run_steps(step, start(model, step, tune=200, draws=100), 200)[0][-1]
     step.stop_tuning()
-    _, stats = walk(step, point, 100)
+    _, stats = run_steps(step, point, 100)
     assert stats[-1]["thermostat"] < 0.9 / 0.05
     assert "with the thermostat at its bound" in stats[-1]["warning"].message
 
 
-def test_start_where_nothing_is_finite():
+def test_start_without_finite_values():
     with pm.Model() as model:
         pm.Normal("a")
         pm.Potential("never", pm.math.log(-1.0 - model["a"] ** 2))
     step = make(model, SubgradientHMC)
-    with pytest.raises(SamplingError, match=r"sample 'a', and no step.*never: nan.*model\.debug"):
+    with pytest.raises(SamplingError, match=r"for 'a', at any step size.*never: nan.*model\.debug"):
         step.step(start(model, step, tune=1, draws=1))
 
 
@@ -311,7 +314,9 @@ def test_start_without_a_gradient(step_class, step_size, tune):
         pm.Normal("b")
         pm.Normal("y", X @ pm.Normal("a", shape=1), 1.0, observed=np.ones(2))
     step = make(model, step_class, step_size=step_size)
-    with pytest.raises(SamplingError, match=r"y: nan}. The data of 'y' hold NaN: drop or impute"):
+    with pytest.raises(
+        SamplingError, match=r"y: nan}. The data of 'y' contain NaN: drop or impute"
+    ):
         step.step(start(model, step, tune=tune, draws=1))
 
 
@@ -321,11 +326,11 @@ def test_start_without_a_gradient(step_class, step_size, tune):
         (
             SGLD,
             {"preconditioner": "adam"},
-            r"preconditioner='adam' is unknown; .*'adagrad'",
+            r"preconditioner='adam' is unknown\. .*'adagrad'",
         ),
         (SSGNHT, {"diffusion": -1.0}, "diffusion must be positive, got -1.0"),
         (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
-        (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 does not fit the 1000"),
+        (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 exceeds the 1000"),
         (SGLD, {"total_size": 5}, "total_size= needs minibatch="),
         (SGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
         (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
@@ -336,9 +341,9 @@ def test_errors(model, step_class, arguments, message):
         make(model, step_class, **arguments)
 
 
-def measurements(n_noises, curvature, noise, n=300, last_bias=0.05, **options):
+def measurements(n_noises, curvature, noise, n=300, final_bias=0.05, **options):
     """Many equal measurements, after the end of the annealing."""
-    measured = AnnealedMeasurements(n_noises, last_bias=last_bias, **options)
+    measured = AnnealedMeasurements(n_noises, final_bias=final_bias, **options)
     measured.reset(10)
     for _ in range(n):
         measured.update(curvature, noise)
@@ -354,14 +359,14 @@ def overdamped_step_size(model, measured, epoch=None):
 
 class TestOverdampedStepSize:
     @pytest.mark.parametrize("noise", [0.0, 10.0, 1e4])
-    def test_bias_is_what_is_allowed(self, model, noise):
+    def test_bias_is_the_allowed_one(self, model, noise):
         """(V/λ) tanh(h²λ/4) + h²λ/4, for noise along one direction and for isotropic noise."""
         for dim in (1, 7):
             measured = measurements(2, 4.0, np.array([dim * noise, dim * noise**2]))
             pull = overdamped_step_size(model, measured) ** 2 * 4.0 / 4.0
             assert noise / 4.0 * np.tanh(pull) + pull == pytest.approx(0.05, rel=1e-9)
 
-    def test_noise_that_adds_up_to_zero_allows_longer_steps(self, model):
+    def test_noise_that_cancels_over_an_epoch_allows_longer_steps(self, model):
         measured = measurements(2, 1.0, np.array([1e4, 1e8]))
         independent = overdamped_step_size(model, measured)
         shuffled = [overdamped_step_size(model, measured, epoch) for epoch in (2, 20, 10**7)]
@@ -369,15 +374,15 @@ class TestOverdampedStepSize:
         assert shuffled[2] == pytest.approx(independent, rel=0.01)
 
     def test_first_steps_are_stable(self, model):
-        measured = AnnealedMeasurements(2, last_bias=0.05)
+        measured = AnnealedMeasurements(2, final_bias=0.05)
         measured.reset(1000)
         measured.update(9.0, None)
         assert measured.allowed_bias > 1.0
         assert overdamped_step_size(model, measured) ** 2 * 9.0 <= 1.0 + 1e-9
 
 
-def test_bias_of_euler_is_what_is_allowed():
-    rule, measured = EulerAnnealing(), AnnealedMeasurements(2, last_bias=0.05, first_bias=150.0)
+def test_bias_of_euler_is_the_allowed_one():
+    rule, measured = EulerAnnealing(), AnnealedMeasurements(2, final_bias=0.05, initial_bias=150.0)
     measured.reset(10)
     measured.update(1e-6, np.array([1e4, 0.0]))
     step_size = rule.step_size(measured)
@@ -389,14 +394,14 @@ def test_bias_of_euler_is_what_is_allowed():
 def test_thermostats_of_tuning(model):
     """ξ is near A while the target temperature is above 1, and free afterwards."""
     step = make(model, SSGNHT, metric=None, batch_size=BATCH, minibatch=["X", "y"])
-    _, stats = walk(step, start(model, step, tune=100, draws=1), 100)
+    _, stats = run_steps(step, start(model, step, tune=100, draws=1), 100)
     friction = np.array([stat["diffusion"] for stat in stats])
     thermostat = np.array([stat["thermostat"] for stat in stats])
     np.testing.assert_allclose(thermostat[:50], friction[:50], rtol=0.05)
     assert not np.any(thermostat[75:] == friction[75:])
 
 
-def test_friction_of_euler_is_weak():
+def test_friction_of_euler_is_small():
     rule, measured = EulerAnnealing(), measurements(2, 1.0, np.array([1e4, 10.0]))
     step_size = rule.step_size(measured)
     np.testing.assert_allclose(rule.friction(measured, step_size) * step_size, 0.05)
@@ -406,7 +411,7 @@ def test_friction_of_euler_is_weak():
 @pytest.mark.parametrize(
     ("order", "epoch"), [("shuffled", N_ROWS // BATCH), ("independent", None), ("random", None)]
 )
-def test_epochs_that_tuning_counts_on(model, order, epoch):
+def test_epochs_that_tuning_assumes(model, order, epoch):
     step = make(
         model, SGLD, metric=None, batch_size=BATCH, minibatch=["X", "y"], minibatch_order=order
     )

@@ -1,4 +1,4 @@
-"""Tuning ends at kinetic temperature one; what goes wrong is said."""
+"""Tuning to kinetic temperature 1, divergences, and warnings."""
 
 import logging
 
@@ -26,7 +26,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
 )
 from pymc_geodesic.monitoring.kinetic_temperature import temperature_error
 from tests.grids import by_default, cross, slow
-from tests.steps.runs import INTERPRETED, sample, start, walk
+from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
 LANGEVIN = [SGGMC, gSGNHT]
 
@@ -42,8 +42,8 @@ uncorrected_steps = steps(SGGMC, SSGNHT, of=[*LANGEVIN, SSGNHT, SGLD])
 
 @pytest.fixture(scope="module")
 def directions():
-    law = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=1000)
-    x = pm.draw(law, random_seed=1, mode="FAST_COMPILE")
+    dist = VonMisesFisher.dist([0.0, 0.6, 0.8], 10.0, size=1000)
+    x = pm.draw(dist, random_seed=1, mode="FAST_COMPILE")
     with pm.Model() as model:
         mu = UniformSphere("mu", shape=3)
         VonMisesFisher("x_obs", mu, 10.0, observed=pm.Data("x", x))
@@ -52,7 +52,7 @@ def directions():
 
 @pytest.fixture(scope="module")
 def scales():
-    """Stiff and soft directions, correlated, beside a direction on the circle."""
+    """Correlated coordinates of different scales, and a direction on the circle."""
     covariance = np.array([[1.0, 0.95], [0.95, 1.0]])
     with pm.Model() as model:
         pm.MvNormal("a", np.zeros(2), covariance)
@@ -66,7 +66,7 @@ def temperature(model, step, tune=500, draws=1500):
     return float(idata.sample_stats["temperature"].mean())
 
 
-@steps(SGGMC)
+@steps()
 def test_temperature_of_full_data(directions, step_class):
     with directions:
         step = step_class(compile_kwargs=INTERPRETED)
@@ -99,7 +99,7 @@ def test_acceptance_of_gmc(directions):
 
 
 @steps(gSGNHT)
-def test_hand_set_values_are_used_as_given(directions, step_class):
+def test_user_specified_values_are_used_unchanged(directions, step_class):
     with directions:
         step = step_class(
             minibatch="x", batch_size=50, step_size=2e-4, friction=700.0, compile_kwargs=INTERPRETED
@@ -116,7 +116,7 @@ def test_learning_rate_and_momentum_decay(directions):
             minibatch="x", batch_size=50, learning_rate=1e-4, momentum_decay=0.3,
             compile_kwargs=INTERPRETED,
         )  # fmt: skip
-    _, (stat, *_) = walk(step, start(directions, step, tune=0, draws=2), 2)
+    _, (stat, *_) = run_steps(step, start(directions, step, tune=0, draws=2), 2)
     assert stat["step_size"] == pytest.approx(np.sqrt(1e-4 / 1000))
     assert stat["friction"] == pytest.approx(0.3 / np.sqrt(1e-4 / 1000))
 
@@ -130,9 +130,9 @@ def test_schedules(directions, step_class, schedule):
     with directions:
         step = step_class(step_size=schedule, friction=100.0, compile_kwargs=INTERPRETED)
     point = start(directions, step, tune=4, draws=4)
-    points, stats = walk(step, point, 4)
+    points, stats = run_steps(step, point, 4)
     step.stop_tuning()
-    stats += walk(step, points[-1], 4)[1]
+    stats += run_steps(step, points[-1], 4)[1]
     np.testing.assert_array_equal([s["step_size"] for s in stats], [schedule(t) for t in range(8)])
 
 
@@ -152,39 +152,50 @@ def normal():
 
 
 @pytest.fixture
-def too_hot(directions):
+def step_with_high_temperature(directions):
     with directions:
         return SGGMC(
             minibatch="x", batch_size=10, step_size=2e-3, friction=50.0, compile_kwargs=INTERPRETED
         )
 
 
-def test_warning_where_it_ran_too_hot(directions, too_hot):
-    point = walk(too_hot, start(directions, too_hot, tune=5, draws=10), 5)[0][-1]
-    too_hot.stop_tuning()
-    _, stats = walk(too_hot, point, 10)
+def test_warning_about_a_high_temperature(directions, step_with_high_temperature):
+    point = run_steps(
+        step_with_high_temperature,
+        start(directions, step_with_high_temperature, tune=5, draws=10),
+        5,
+    )[0][-1]
+    step_with_high_temperature.stop_tuning()
+    _, stats = run_steps(step_with_high_temperature, point, 10)
     assert all(stat["warning"] is None for stat in stats[:-1])
     message = stats[-1]["warning"].message
     assert "SGGMC[mu]: The kinetic temperature with step size 0.002 and friction 50 is" in message
     assert "draws are wider than the posterior" in message
-    assert "smaller step_size" in message
+    assert "Omit step_size, friction and gradient_noise if they are set" in message
     assert stats[-1]["warning"].level == "warn"
 
 
-def test_warning_of_pymc(directions, too_hot, caplog):
+def test_warning_of_pymc(directions, step_with_high_temperature, caplog):
     with caplog.at_level(logging.WARNING, "pymc"):
-        sample(directions, too_hot, tune=5, draws=10, quiet=False, compute_convergence_checks=True)
+        sample(
+            directions,
+            step_with_high_temperature,
+            tune=5,
+            draws=10,
+            quiet=False,
+            compute_convergence_checks=True,
+        )
     assert "kinetic temperature" in caplog.text
 
 
 def test_no_warning_of_a_few_draws(normal):
-    """Two draws have 20 velocities in one dimension: they say nothing about a tenth."""
+    """Two draws have 20 velocities in one dimension: too few to detect an error of 10 %."""
     with normal:
         step = SGGMC(step_size=0.1, friction=10.0, compile_kwargs=INTERPRETED)
     farthest = 0.0
     for seed in range(20):
         point = start(normal, step, tune=0, draws=2, seed=seed)
-        _, stats = walk(step, point, 2)
+        _, stats = run_steps(step, point, 2)
         assert stats[-1]["warning"] is None
         farthest = max(farthest, abs(np.mean([stat["temperature"] for stat in stats]) - 1.0))
     assert farthest > 0.2
@@ -192,7 +203,7 @@ def test_no_warning_of_a_few_draws(normal):
 
 @pytest.mark.parametrize("friction", [2.0, slow(20.0)])
 def test_error_of_a_mean_temperature(normal, friction):
-    """Means over runs of 300 steps scatter by as much as the warning allows for."""
+    """Means over runs of 300 steps have the standard error that the warning assumes."""
     n_steps, h = 300, 0.05
     with normal:  # so many steps that it is worth while to compile
         step = SGGMC(step_size=h, friction=friction, n_steps=n_steps)
@@ -203,7 +214,7 @@ def test_error_of_a_mean_temperature(normal, friction):
     assert means.std() == pytest.approx(expected, rel=0.1)
 
 
-def test_no_warning_where_it_was_tuned(directions, caplog):
+def test_no_warning_after_tuning(directions, caplog):
     with directions:
         step = SGGMC(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
     with caplog.at_level(logging.WARNING, "pymc"):
@@ -211,22 +222,22 @@ def test_no_warning_where_it_was_tuned(directions, caplog):
     assert "temperature" not in caplog.text
 
 
-def test_warning_where_nothing_is_accepted(directions):
-    """After twenty draws, but not after two, which may have been unlucky."""
+def test_warning_if_nothing_is_accepted(directions):
+    """After twenty draws, but not after two, which may be rejected by chance."""
     with directions:
         step = GMC(step_size=3.0, compile_kwargs=INTERPRETED)
     for draws, warns in ((20, True), (2, False)):
-        point = walk(step, start(directions, step, tune=1, draws=draws), 1)[0][-1]
+        point = run_steps(step, start(directions, step, tune=1, draws=draws), 1)[0][-1]
         step.stop_tuning()
-        _, stats = walk(step, point, draws)
+        _, stats = run_steps(step, point, draws)
         assert (stats[-1]["warning"] is not None) == warns
         if warns:
-            assert "more tuning draws or a smaller step_size" in stats[-1]["warning"].message
+            assert "Omit step_size if it is set" in stats[-1]["warning"].message
 
 
 @pytest.fixture
 def cliff():
-    """A normal law whose gradient is NaN wherever a ≥ limit."""
+    """A normal distribution whose gradient is NaN wherever a ≥ limit."""
     with pm.Model() as model:
         a = pm.Normal("a", shape=2)
         pm.Normal("b")
@@ -241,12 +252,12 @@ def move_cliff(model, step, limit):
 
 
 @uncorrected_steps
-def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
+def test_divergence_while_tuning_halves_the_step_size(cliff, step_class):
     with cliff:
         step = step_class(metric=None, compile_kwargs=INTERPRETED)
-    points, stats = walk(step, start(cliff, step, tune=50, draws=50), 5)
+    points, stats = run_steps(step, start(cliff, step, tune=50, draws=50), 5)
     move_cliff(cliff, step, -100.0)
-    lost, lost_stats = walk(step, points[-1], 3)
+    lost, lost_stats = run_steps(step, points[-1], 3)
     assert [stat["diverging"] for stat in lost_stats] == [True] * 3
     for point in lost:
         np.testing.assert_array_equal(point["a"], points[-1]["a"])
@@ -256,16 +267,16 @@ def test_not_finite_while_tuning_halves_the_step(cliff, step_class):
     sizes = np.array([stat["step_size"] for stat in lost_stats])
     np.testing.assert_allclose(sizes[1:] / sizes[:-1], 0.5)
     move_cliff(cliff, step, 100.0)
-    _, after = walk(step, lost[-1], 3)
+    _, after = run_steps(step, lost[-1], 3)
     assert not any(stat["diverging"] for stat in after)
     assert after[0]["step_size"] < 0.2 * stats[-1]["step_size"]
 
 
 @uncorrected_steps
-def test_not_finite_after_tuning_stops(cliff, step_class):
+def test_divergence_after_tuning_raises(cliff, step_class):
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
-    points, _ = walk(step, start(cliff, step, tune=5, draws=5), 5)
+    points, _ = run_steps(step, start(cliff, step, tune=5, draws=5), 5)
     step.stop_tuning()
     move_cliff(cliff, step, -100.0)
     with pytest.raises(SamplingError) as caught:
@@ -276,12 +287,12 @@ def test_not_finite_after_tuning_stops(cliff, step_class):
     assert "smaller step_size" in message
 
 
-def test_gmc_refuses_what_is_not_finite(cliff):
+def test_gmc_rejects_nonfinite_proposals(cliff):
     with cliff:
         step = GMC(step_size=0.3, compile_kwargs=INTERPRETED)
-    points, _ = walk(step, start(cliff, step, tune=0, draws=20), 5)
+    points, _ = run_steps(step, start(cliff, step, tune=0, draws=20), 5)
     move_cliff(cliff, step, float(points[-1]["a"].max()) + 1e-3)
-    later, stats = walk(step, points[-1], 10)
+    later, stats = run_steps(step, points[-1], 10)
     assert any(stat["diverging"] for stat in stats)
     assert all(np.isfinite(point["a"]).all() for point in later)
 
@@ -290,31 +301,31 @@ class TestAnnealing:
     """Step size and friction for measured curvature and noise."""
 
     def test_allowed_bias_decreases_geometrically(self):
-        measured = AnnealedMeasurements(1, last_bias=0.02)
+        measured = AnnealedMeasurements(1, final_bias=0.02)
         measured.reset(100)
         allowed = []
         for _ in range(100):
             allowed.append(measured.allowed_bias)
             measured.update(1.0, None)
-        assert allowed[0] == SETTINGS.first_bias
+        assert allowed[0] == SETTINGS.initial_bias
         annealed = round(100 * SETTINGS.annealing)
         np.testing.assert_allclose(allowed[annealed:], 0.02)
         ratios = np.diff(np.log(allowed[:annealed]))
         np.testing.assert_allclose(ratios, ratios[0])
 
     def test_step_resolves_the_curvature(self):
-        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(1, last_bias=0.02)
+        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(1, final_bias=0.02)
         for _ in range(300):
             measured.update(25.0, None)
         step_size = rule.step_size(measured)
         assert step_size * 5.0 == pytest.approx(SETTINGS.max_angle)
-        softer = AnnealedMeasurements(1, last_bias=0.02)
+        softer = AnnealedMeasurements(1, final_bias=0.02)
         softer.update(4.0, None)
         assert rule.step_size(softer) == pytest.approx(2.5 * step_size)
 
-    def test_bias_by_noise_is_what_is_allowed(self):
+    def test_bias_by_noise_is_the_allowed_one(self):
         """The noisiest block is at the limit; the others have weaker friction."""
-        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(2, last_bias=0.03)
+        rule, measured = UnderdampedAnnealing(), AnnealedMeasurements(2, final_bias=0.03)
         measured.reset(10)
         for _ in range(300):
             measured.update(1.0, np.array([1e4, 10.0]))
@@ -332,19 +343,19 @@ class TestAnnealing:
         with normal:
             step = SGGMC(metric=None, compile_kwargs=INTERPRETED)
         adaptation = step.adaptation
-        last_bias = adaptation._measured.last_bias
+        final_bias = adaptation._measured.final_bias
         for noise, friction in ((1e4, 3.0), (10.0, 2.0), (0.0, 1.0)):
             adaptation._measured.reset(10)
             adaptation._measured.update(1.0, np.array([noise]))
             bias = noise_bias(0.1, 0.1 * friction, noise)
             found = adaptation._temperatures(np.array([bias]))
             bias = min(bias, adaptation._measured.allowed_bias)
-            np.testing.assert_allclose(found, 1.0 + max(bias - last_bias, 0.0))
+            np.testing.assert_allclose(found, 1.0 + max(bias - final_bias, 0.0))
             assert (found[0] > 2.0) == (noise == 1e4)
             assert (found[0] == 1.0) == (noise == 0.0)
 
-    def test_measurements_that_are_not_finite_are_ignored(self):
-        measured = AnnealedMeasurements(1, last_bias=0.02)
+    def test_nonfinite_measurements_are_ignored(self):
+        measured = AnnealedMeasurements(1, final_bias=0.02)
         measured.update(4.0, np.array([2.0]))
         measured.update(np.nan, np.array([np.inf]))
         assert measured.curvature == pytest.approx(4.0)

@@ -1,11 +1,11 @@
-"""Draws of another model, or what is no draws at all, are refused by name."""
+"""Draws of other models, and arguments that are not draws, raise errors."""
 
 import arviz as az
 import numpy as np
 import pytest
 
 from pymc_geodesic.svm import decision_function, predict, predict_proba
-from tests.foreign_draws import OTHERS, assert_refused
+from tests.foreign_draws import OTHERS, assert_raises
 
 X = np.eye(3)
 PREDICTIONS = {
@@ -17,12 +17,12 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("predict", PREDICTIONS)
-def test_draws_of_other_models_are_refused(predict, given):
-    assert_refused(PREDICTIONS[predict], given)
+def test_draws_of_other_models_raise(predict, given):
+    assert_raises(PREDICTIONS[predict], given)
 
 
-def test_weights_of_another_name_are_listed():
-    """The coefficients of a model written by hand are called what its author likes."""
+def test_error_lists_candidate_weights():
+    """Hand-written models have other names of coefficients."""
     draws = np.random.default_rng(1).normal(size=(2, 50, 3))
     idata = az.from_dict({"posterior": {"w": draws, "b": draws[..., 0]}})
     with pytest.raises(ValueError, match=r"no variable 'weights'.* var_names=.*weights are w\.$"):

@@ -93,7 +93,7 @@ def test_columns_of_a_data_frame_name_the_features(rows, signs):
     assert linear_svm(frame, signs, features=[4, 5, 6]).coords["feature"] == (4, 5, 6)
 
 
-def test_rows_of_a_sparse_model_are_exchanged(rows, signs):
+def test_rows_of_a_sparse_model_can_be_replaced(rows, signs):
     model = linear_svm(sparse.csr_array(rows), signs)
     other = linear_svm(sparse.csr_array(rows[:7] + 1.0), signs[:7])
     with model:
@@ -148,7 +148,7 @@ def test_names_dims_and_coords(rows, signs):
         ({"features": "ab"}, "3 columns but there are 2 features"),
     ],
 )
-def test_bad_input_is_named(rows, signs, change, message):
+def test_invalid_input_raises(rows, signs, change, message):
     with pytest.raises(ValueError, match=message):
         linear_svm(**({"X": rows, "y": signs} | change))
 
@@ -231,7 +231,7 @@ def test_multiclass_predictions_are_their_definitions(rows, monkeypatch):
     np.testing.assert_allclose(found, probability, rtol=1e-10)
 
 
-def test_fewer_draws_are_spread_over_the_chains(rows):
+def test_fewer_draws_are_evenly_spaced_over_the_chains(rows):
     idata = make_draws(D)
     votes = predict_proba(idata, rows, kind="votes", n_draws=3)
     some = decision_function(idata, rows, average=False).values.reshape(50, -1)[[0, 24, 49]]
@@ -268,7 +268,7 @@ X = np.ones((5, D))
         (lambda i: predict(i, np.ma.masked_equal(np.eye(5, 3), 0.0)), "X has missing values"),
     ],
 )
-def test_what_does_not_fit_is_refused(call, message):
+def test_inconsistent_arguments_raise(call, message):
     with np.errstate(divide="ignore"), pytest.raises(ValueError, match=message):
         call(make_draws(D))
 
@@ -276,8 +276,8 @@ def test_what_does_not_fit_is_refused(call, message):
 # Plots ----------------------------------------------------------------------------------------
 
 
-def test_columns_in_another_order_are_refused(rows):
-    """scikit-learn refuses them too; the scores would be those of other features."""
+def test_columns_in_another_order_raise(rows):
+    """As in scikit-learn; the scores would be those of other features."""
     draws = make_draws(D)
     draws["posterior"] = xr.DataTree(
         draws.posterior.to_dataset().assign_coords(feature=["height", "width", "age"])

@@ -1,4 +1,4 @@
-"""Topic models say where chains begin, and their copies begin there as well."""
+"""Initial values of topic models, and of their copies."""
 
 import numpy as np
 import pymc as pm
@@ -16,7 +16,7 @@ COUNTS = np.random.default_rng(1).poisson(1.0, size=(6, 4))
 VECTORS = np.sqrt((COUNTS + 1.0) / (COUNTS + 1.0).sum(axis=1, keepdims=True))
 EVEN = np.full((6, 2), 0.5)
 
-# Each model, a value of one of its variables, and the variables that begin at no draws.
+# Each model, a value of one of its variables, and the variables whose initial values are not draws.
 MODELS = {
     "lda": (lambda: lda(COUNTS, 2), {"theta": EVEN}, []),
     "medlda": (lambda: medlda(COUNTS, np.arange(6) % 3, 2), {"weights": np.zeros((2, 3))}, []),
@@ -35,18 +35,18 @@ def case(request):
     return make(), value, given
 
 
-def test_copies_in_which_a_variable_is_known_begin_at_the_start(case):
+def test_copies_with_an_observed_variable_start_at_the_initial_values(case):
     assert_copies_with_a_known_variable_begin_at_the_start(*case)
 
 
 @pytest.mark.parametrize("how", COPIES)
-def test_copies_have_variables_of_the_same_kind(case, how):
+def test_copies_have_variables_of_the_same_type(case, how):
     model, _, given = case
     assert_a_copy_has_variables_of_the_same_kind(COPIES[how](model), model, given)
 
 
 @pytest.mark.parametrize(("name", "topics"), [("lda", "topics"), ("with its mean", "beta")])
-def test_topics_begin_at_different_draws(name, topics):
+def test_topics_start_at_different_draws(name, topics):
     model = MODELS[name][0]()
     value = model.rvs_to_values[model[topics]].name
     first, second = begins(model)[value]
@@ -56,6 +56,6 @@ def test_topics_begin_at_different_draws(name, topics):
     assert not np.allclose(begins(pm.observe(model, {}))[value][0], begins(model)[value][1])
 
 
-def test_topics_begin_where_a_sparse_prior_has_no_zeros():
+def test_initial_topics_of_a_sparse_prior_have_no_zeros():
     start = begins(lda(COUNTS, 2, beta=1e-4))["topics_simplex__"]
     assert np.abs(start).max() < 20.0

@@ -1,4 +1,4 @@
-"""Data frames name documents and words: topic models have these coordinates."""
+"""Coordinates of topic models of data frames."""
 
 import numpy as np
 import pandas as pd
@@ -33,13 +33,13 @@ QUIET = {"progressbar": False, "random_seed": 1}
     ],
     ids=["lda", "medlda", "spherical_admixture"],
 )
-def test_models_take_their_dimensions(make):
+def test_models_have_coordinates_of_the_data_frame(make):
     coords = make().coords
     assert list(coords["word"]) == WORDS
     assert list(coords["document"]) == TITLES
 
 
-def test_samplers_take_their_dimensions():
+def test_samplers_have_coordinates_of_the_data_frame():
     posterior = lda_gibbs(COUNTS, 2, draws=2, tune=0, **QUIET).posterior
     assert posterior["word"].values.tolist() == WORDS
     assert posterior["document"].values.tolist() == TITLES
@@ -47,7 +47,7 @@ def test_samplers_take_their_dimensions():
     assert posterior["word"].values.tolist() == WORDS
 
 
-def test_labeled_documents_have_names():
+def test_labeled_documents_have_coordinates():
     coords = labeled_counts(COUNTS, LABELS, 2, 1.0, 1.0, None, None, None).coords
     assert (coords["document"], coords["word"]) == (TITLES, WORDS)
 
@@ -58,17 +58,17 @@ def test_top_words_are_the_columns():
     assert {*words.ravel().tolist()} <= set(WORDS)
 
 
-def test_names_that_are_given_come_first():
+def test_explicit_names_take_precedence():
     assert list(lda(COUNTS, 2, vocabulary=["a", "b", "c"]).coords["word"]) == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
     "counts", [COUNTS.to_numpy(), COUNTS.to_numpy().tolist(), sparse.csr_array(COUNTS.to_numpy())]
 )
-def test_what_has_no_names_is_numbered(counts):
+def test_default_coordinates_are_indices(counts):
     assert list(lda(counts, 2).coords["word"]) == [0, 1, 2]
 
 
-def test_names_of_other_lengths_name_the_argument():
+def test_coordinates_of_wrong_length_raise():
     with pytest.raises(ValueError, match="documents must name the 4 rows of V, but has 1"):
         spherical_admixture(VECTORS, 2, documents=["a"])

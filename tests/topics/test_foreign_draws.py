@@ -1,4 +1,4 @@
-"""Draws of another model, or what is no draws at all, are refused by name."""
+"""Draws of other models, and arguments that are not draws, raise errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from pymc_geodesic.topics import (
     top_words,
     topics_by_class,
 )
-from tests.foreign_draws import OTHERS, assert_refused
+from tests.foreign_draws import OTHERS, assert_raises
 
 X = np.eye(3)
 PREDICTIONS = {
@@ -28,5 +28,5 @@ PREDICTIONS = {
 
 @pytest.mark.parametrize("given", OTHERS)
 @pytest.mark.parametrize("function", PREDICTIONS)
-def test_draws_of_other_models_are_refused(function, given):
-    assert_refused(PREDICTIONS[function], given)
+def test_draws_of_other_models_raise(function, given):
+    assert_raises(PREDICTIONS[function], given)

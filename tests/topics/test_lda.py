@@ -39,6 +39,7 @@ def counts():
     return counts
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_likelihood_is_that_of_the_dense_formula(counts):
     model = lda(counts, 3, alpha=0.5, beta=[0.2] * 8)
     point = model.initial_point(random_seed=1)
@@ -53,7 +54,7 @@ def test_likelihood_is_that_of_the_dense_formula(counts):
     np.testing.assert_allclose(found, gradient, rtol=1e-10, atol=1e-10)
 
 
-def test_machine_code_of_the_words_has_the_gradient_of_the_dense_formula(counts):
+def test_compiled_gradient_is_that_of_the_dense_formula(counts):
     rng = np.random.default_rng(1)
     shares, words = rng.dirichlet(np.ones(3), size=40), rng.dirichlet(np.ones(8), size=3)
     with pm.Model():
@@ -66,7 +67,7 @@ def test_machine_code_of_the_words_has_the_gradient_of_the_dense_formula(counts)
     np.testing.assert_allclose(of_topics, shares.T @ ratios, rtol=1e-10)
 
 
-def test_draws_of_the_proportions_are_so_many_more_documents(counts):
+def test_likelihood_is_vectorized_over_draws_of_the_proportions(counts):
     with pm.Model():
         data = SparseData("counts", sparse.csr_array(counts))
     rng = np.random.default_rng(1)
@@ -102,7 +103,7 @@ def test_dimensions_and_data(counts):
         (([[1], [2]], 2), "two words"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         lda(*arguments)
 
@@ -115,7 +116,7 @@ def test_bad_input_is_named(arguments, message):
         ({"vocabulary": list("abcde")}, "vocabulary must name the 4 columns of counts, but has 5"),
     ],
 )
-def test_names_of_other_lengths(function, names, message):
+def test_names_of_wrong_length_raise(function, names, message):
     with pytest.raises(ValueError, match=message):
         function(np.ones((3, 4)), 2, **names)
 
@@ -136,6 +137,7 @@ def sample(step, model, draws=30, tune=10, **kwargs):
         return pm.sample(draws=draws, tune=tune, step=step(), **(QUIET | kwargs))
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_steps_find_the_topics(method):
     documents = corpus()
@@ -168,7 +170,7 @@ def order_free(tree):
 
 @pytest.mark.slow
 def test_all_documents_give_the_posterior_of_collapsed_gibbs():
-    """Topics given counts, and counts given topics, are exact in default tests of their own.
+    """Topics given counts, and counts given topics, are tested separately.
 
     Those are `test_topic_run.py` and `test_lda_enumeration.py`.
     """
@@ -206,6 +208,7 @@ def test_geodesic_monte_carlo_of_the_proportions_agrees_with_collapsed_gibbs():
     np.testing.assert_allclose(batches.mean(axis=0), exact.mean(axis=0), rtol=0.1)
 
 
+@pytest.mark.usefixtures("interpreted")
 def test_edge_cases_give_finite_positive_draws():
     """Empty documents, unused words, a very long document, small concentrations, all rows."""
     documents = np.zeros((6, 5))
@@ -238,8 +241,9 @@ def blocks_of_documents():
     return [documents[i : i + 25] for i in range(0, 60, 25)]  # the last one is shorter
 
 
-def test_documents_may_pass_by():
-    """Sparse or dense; θ belongs to the present block."""
+@pytest.mark.usefixtures("interpreted")
+def test_streamed_documents():
+    """Sparse or dense blocks; θ belongs to the current block."""
     blocks = blocks_of_documents()
     model = lda(blocks[0], 2, alpha=0.2, beta=0.1)
     dense = [{"counts": block.toarray().astype(int)} for block in blocks]
@@ -251,7 +255,7 @@ def test_documents_may_pass_by():
 
 
 @pytest.mark.slow
-def test_documents_that_pass_by_have_the_posterior_of_collapsed_gibbs():
+def test_streamed_documents_have_the_posterior_of_collapsed_gibbs():
     blocks = blocks_of_documents()
     model = lda(blocks[0], 2, alpha=0.2, beta=0.1)
     options = {"step_size": 0.03, "n_steps": 20, "local_tune": 2, "local_draws": 1}
@@ -264,9 +268,10 @@ def test_documents_that_pass_by_have_the_posterior_of_collapsed_gibbs():
     np.testing.assert_allclose(found.std(axis=0), exact.std(axis=0), rtol=0.1)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(("method", "step_size"), [slow(SCIR, 0.05), (SGRLD, 2e-4)])
-def test_a_short_last_block_of_documents_counts_for_what_it_is(method, step_size):
-    """One document of 101 has a word of its own; there is but one topic that documents have."""
+def test_short_last_block_is_weighted_by_its_size(method, step_size):
+    """One document of 101 has a unique word; all documents have the same topic."""
     documents = np.array([np.bincount(np.arange(i, i + 8) % 5, minlength=6) for i in range(101)])
     documents[-1] = [0, 0, 0, 0, 0, 12]
     blocks = [documents[i : i + 50] for i in (0, 50, 100)]
@@ -287,6 +292,7 @@ def test_a_short_last_block_of_documents_counts_for_what_it_is(method, step_size
     np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.15)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("streams", [False, True])
 def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
     documents = sparse.csr_array(corpus())
@@ -316,6 +322,7 @@ def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
         assert not np.array_equal(ends[0][name], begin[name])
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -331,7 +338,7 @@ def test_replay_from_a_saved_state_and_any_number_of_cores(streams):
         ({"minibatch": ["counts"], "local_draws": 0}, "local_draws"),
     ],
 )
-def test_wrong_arguments_are_named(options, message):
+def test_invalid_arguments_raise(options, message):
     model = lda(np.ones((3, 4)), 2)
 
     def make_and_run():
@@ -342,6 +349,7 @@ def test_wrong_arguments_are_named(options, message):
         make_and_run()
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("step_class", [SCIR, SGRLD])
 def test_minibatches_of_documents_need_local_proportions(step_class):
     model = lda(np.ones((3, 4)), 2)
@@ -349,7 +357,8 @@ def test_minibatches_of_documents_need_local_proportions(step_class):
         step_class(minibatch=["counts"], batch_size=1, model=model)
 
 
-def test_other_likelihoods_are_refused():
+@pytest.mark.usefixtures("interpreted")
+def test_other_likelihoods_raise():
     with pm.Model() as scaled:
         data = SparseData("counts", sparse.csr_array(np.ones((3, 4))))
         topics = pm.Dirichlet("topics", np.ones(4), shape=(2, 4))
@@ -363,8 +372,9 @@ def test_other_likelihoods_are_refused():
         SCIR(local=["theta"], minibatch=["counts"], model=larger)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("initval", [0.0, 1.0])
-def test_a_prior_of_each_document_is_refused_where_coefficients_begin_at_zero_too(initval):
+def test_prior_that_differs_between_documents_raises(initval):
     with pm.Model() as model:
         data = SparseData("counts", sparse.csr_array(np.ones((3, 4))))
         slope = pm.Normal("slope", initval=initval)
@@ -379,7 +389,7 @@ def test_a_prior_of_each_document_is_refused_where_coefficients_begin_at_zero_to
 # --- perplexity
 
 
-def test_perplexity_takes_alpha_from_the_draws_and_names_bad_input():
+def test_perplexity_takes_alpha_from_the_draws_and_validates_input():
     idata = lda_gibbs(corpus(), 2, draws=3, tune=20, random_seed=1)
     held = np.ones((1, 8))
     value = perplexity(idata, held, held, random_seed=1)
@@ -397,9 +407,10 @@ def test_perplexity_takes_alpha_from_the_draws_and_names_bad_input():
         perplexity(idata, np.ones((2, 8)), held)
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
-def test_a_minibatch_without_any_word(method):
-    """The first minibatch has no memory to use again, and needs none."""
+def test_minibatch_without_words(method):
+    """A minibatch without words is possible before any other."""
     documents = corpus(n_documents=20)
     documents[:] = 0
     documents[-1, 0] = 3

@@ -39,7 +39,7 @@ STARTS = np.array([0, 3, 5])
 ALPHA, BETA = np.array([0.4, 0.9]), np.array([0.3, 0.5, 0.2])
 
 
-def test_collapsed_gibbs_has_the_exact_law_of_all_assignments():
+def test_collapsed_gibbs_samples_assignments_exactly():
     states = np.array(list(itertools.product(range(2), repeat=5)))
     one_hot = np.eye(2)[states]
     log_p = sum(
@@ -102,7 +102,7 @@ def test_expected_counts_of_a_document_are_exact():
     np.testing.assert_allclose(proportions.mean(axis=0), mean, atol=5 * 0.3 / np.sqrt(n))
 
 
-def test_proportions_keep_their_exact_law():
+def test_proportions_stay_exact():
     """From exact draws one transition leads to exact draws."""
     states, p = exact_assignments()
     n, rng = 100_000, np.random.default_rng(2)
@@ -120,7 +120,7 @@ def test_proportions_keep_their_exact_law():
         assert abs(moved.mean() - exact) < 5 * moved.std() / np.sqrt(n)
 
 
-def test_weights_below_the_smallest_number_are_taken_to_logarithms():
+def test_underflowing_weights_are_computed_by_logarithms():
     n = 1000
     log_theta = np.tile([0.0, -1000.0], (n, 1))
     phi = np.array([[1e-290, 0.5]])

@@ -71,13 +71,13 @@ def by_draws(c, y):
     return each.mean(), each.std(ddof=1) / np.sqrt(len(each))
 
 
-def test_expected_cosine_is_that_of_draws(factors, document, drawn):
+def test_expected_cosine_against_draws(factors, document, drawn):
     expected, error = by_draws(*drawn)
     found = rho(A, (document @ factors.mean.T)[None], factors.moments)
     assert abs(found - expected) < 5 * error
     exact = (drawn[0] / np.sqrt(drawn[1])).mean()
     assert drawn[0].min() > 0
-    assert found < exact - 5 * error  # below what it stands for, and not by chance
+    assert found < exact - 5 * error  # a lower bound, significantly
 
 
 def wrong_diagonal(moments, factors):
@@ -89,7 +89,7 @@ def points_instead_of_distributions(moments, factors):
 
 
 @pytest.mark.parametrize("mutant", [wrong_diagonal, points_instead_of_distributions])
-def test_draws_tell_wrong_moments(factors, document, drawn, mutant):
+def test_mutants_of_moments_are_detected(factors, document, drawn, mutant):
     expected, error = by_draws(*drawn)
     cosines = (document @ factors.mean.T)[None]
     assert abs(rho(A, cosines, mutant(factors.moments, factors)) - expected) > 5 * error
@@ -117,7 +117,7 @@ def test_derivatives_by_the_moments_of_topics(factors, document):
 
 
 def test_derivative_by_the_topics_themselves(factors, document):
-    """Through products, Gram matrix and second moments, as the topics are moved."""
+    """Through products, Gram matrix and second moments."""
     workers = Workers(1)
     vectors = document[None]
 
@@ -149,7 +149,7 @@ def bound(a, cosines, moments):
     return KAPPA * rho(a[None], cosines, moments) - divergence
 
 
-def test_climbs_to_the_maximum_and_never_falls(factors, document):
+def test_ascent_is_monotone_and_reaches_the_maximum(factors, document):
     cosines, moments = (document @ factors.mean.T)[None], factors.moments
     a = ALPHA[None].copy()
     values = [bound(a[0], cosines, moments)]
@@ -165,8 +165,8 @@ def test_climbs_to_the_maximum_and_never_falls(factors, document):
     np.testing.assert_allclose(a[0], np.exp(best.x), rtol=1e-2)
 
 
-def test_proportions_of_a_document_that_says_nothing_are_those_of_the_prior(factors):
-    """Equal topics fit alike in any mixture but for their scatter, which κ = 0 does not see."""
+def test_proportions_of_an_uninformative_document_are_those_of_the_prior(factors):
+    """Equal topics fit equally in any mixture, apart from their variance."""
     a = np.array([[7.0, 0.1, 20.0]])
     moments = TopicMoments(np.eye(K), np.zeros(K), np.ones(K))
     maximize_document_bounds(

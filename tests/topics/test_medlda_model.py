@@ -92,7 +92,7 @@ def test_predictions_from_proportions_are_those_of_assignments_with_the_prior_ad
         ({"counts": -np.ones((3, 4))}, "counts must be whole numbers"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     good = {"counts": np.ones((3, 4)), "labels": [1, -1, 1], "n_topics": 2}
     with pytest.raises(ValueError, match=message):
         medlda(**(good | arguments))

@@ -1,4 +1,4 @@
-"""Passive-aggressive topics: laws of one minibatch against enumeration, mutants, inputs."""
+"""Passive-aggressive topics: one minibatch against enumeration, mutants, invalid input."""
 
 import itertools
 from importlib import import_module
@@ -49,8 +49,8 @@ def log_words(topics):
 
 def expected_square():
     scores = ZBAR @ WEIGHTS.mean.T
-    spread = np.einsum("sj,ljk,sk->sl", ZBAR, WEIGHTS.covariance, ZBAR)
-    return (MARGIN - SIGNS * scores) ** 2 + spread
+    variance = np.einsum("sj,ljk,sk->sl", ZBAR, WEIGHTS.covariance, ZBAR)
+    return (MARGIN - SIGNS * scores) ** 2 + variance
 
 
 def law_given_scales(topics):
@@ -79,7 +79,7 @@ def law_of_first_topics(topics):
 
 
 def z_scores_of_states(sweep, n_sweeps, start, exact):
-    """How far the law of the assignments, and the counts, are from what is exact."""
+    """Errors of the distribution of assignments, and of the counts."""
     topics = np.exp(digamma(DELTA) - digamma(DELTA.sum(axis=0)))
     p = exact(topics)
     assignments = np.full(4 * N, start, dtype=np.int32)
@@ -107,7 +107,7 @@ def z_scores_of_states(sweep, n_sweeps, start, exact):
     [(12, 0, law_given_scales), (1, -1, law_of_first_topics)],
     ids=["given scales", "first topics"],
 )
-def test_sweeps_have_the_exact_law(n_sweeps, start, exact):
+def test_sweeps_sample_assignments_exactly(n_sweeps, start, exact):
     assert np.abs(z_scores_of_states(sweep_expected_margins, n_sweeps, start, exact)).max() < 5
 
 
@@ -125,12 +125,12 @@ def test_sweeps_have_the_exact_law(n_sweeps, start, exact):
     ],
     ids=str,
 )
-def test_faulty_sweeps_are_found(mutant):
+def test_mutants_of_sweeps_are_detected(mutant):
     assert np.abs(z_scores_of_states(mutant.compile(), 12, 0, law_given_scales)).max() > 5
 
 
 def learner_of_copies(rounds=1):
-    """One that knows something, before a minibatch of many copies of one document."""
+    """A learner with an informative state, before a minibatch of copies of one document."""
     counts = LabeledCounts(
         np.arange(N + 1) * 4, np.tile(WORDS, N), np.tile(SIGNS, (N, 1)), ALPHA, BETA
     )
@@ -147,7 +147,7 @@ def learner_of_copies(rounds=1):
 
 
 def z_scores_of_a_step():
-    """How far what a minibatch adds to the laws is from enumeration, in standard errors."""
+    """Errors of the update by a minibatch against enumeration, in standard errors."""
     learner = learner_of_copies()
     learner.step()
     p = law_of_topics(np.exp(digamma(DELTA) - digamma(DELTA.sum(axis=0))))
@@ -170,18 +170,18 @@ def z_scores_of_a_step():
     return np.concatenate(z)
 
 
-def test_a_minibatch_adds_what_enumeration_says():
+def test_update_by_a_minibatch_against_enumeration():
     assert np.abs(z_scores_of_a_step()).max() < 5
 
 
-def test_a_cost_that_is_not_halved_is_found(monkeypatch):
+def test_cost_that_is_not_halved_is_detected(monkeypatch):
     module = import_module("pymc_geodesic.topics.medlda_passive_aggressive")
     doubled = lambda rng, slack, cost: draw_scales(rng, slack, 2 * cost)  # noqa: E731
     monkeypatch.setattr(module, "draw_scales", doubled)
     assert np.abs(z_scores_of_a_step()).max() > 10
 
 
-def test_a_spread_that_is_forgotten_is_found(monkeypatch):
+def test_omitted_weight_variance_is_detected(monkeypatch):
     def without_spread(self, zbar, signs, margin):
         return (margin - signs * (zbar @ self.mean.T)) ** 2 + 1e-9
 
@@ -234,7 +234,7 @@ def test_draws_are_reproducible_and_learn_the_labels():
     assert classes.sample_stats["accuracy"][0, -1] > 0.95
 
 
-def test_documents_pass_once_by_default():
+def test_one_pass_by_default():
     counts, labels = corpus()
     idata = medlda_passive_aggressive(counts, 2 * labels - 1, 2, batch_size=7, n_steps=2)
     assert idata.sample_stats["documents"].values[0].tolist() == [12.0, 24.0, 36.0, 48.0, 60.0]
@@ -242,7 +242,7 @@ def test_documents_pass_once_by_default():
 
 
 @pytest.mark.parametrize(("n", "batch_size", "multiple"), [(60, 7, 2), (100, 64, 1), (3, 8, 1)])
-def test_a_pass_leaves_no_document_out(n, batch_size, multiple):
+def test_a_pass_visits_every_document(n, batch_size, multiple):
     passes = Passes.of_all(np.random.default_rng(1), n, batch_size, multiple)
     assert passes.n_minibatches % multiple == 0
     for _ in range(2):
@@ -254,7 +254,7 @@ def test_a_pass_leaves_no_document_out(n, batch_size, multiple):
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(60, 7), (100, 64), (3, 8)])
-def test_minibatches_of_one_size_leave_out_the_rest(n, batch_size):
+def test_minibatches_of_equal_size_omit_remaining_documents(n, batch_size):
     passes = Passes.of_one_size(np.random.default_rng(1), n, batch_size)
     size = min(n, batch_size)
     left_out = []
@@ -278,7 +278,7 @@ def test_minibatches_of_one_size_leave_out_the_rest(n, batch_size):
         ({"labels": [1, -1]}, "one label for each of the 3 rows"),
     ],
 )
-def test_bad_settings_are_named(arguments, message):
+def test_invalid_settings_raise(arguments, message):
     good = {"counts": np.ones((3, 4)), "labels": [1, -1, 1], "n_topics": 2}
     with pytest.raises(ValueError, match=message):
         medlda_passive_aggressive(**(good | arguments))

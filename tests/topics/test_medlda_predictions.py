@@ -68,7 +68,7 @@ def test_labels_are_the_names_of_the_classes():
     np.testing.assert_array_equal(predict(named, COUNTS, random_seed=1), expected)
 
 
-def test_a_part_of_the_draws():
+def test_subset_of_draws():
     eta = np.array([[[1.0, -1.0], [100.0, 300.0]]])
     first = decision_function(draws(eta), COUNTS, n_draws=1, n_sweeps=2000, random_seed=1)
     expected = [exact_mean_assignment(row, PHI[0]) @ eta[0, 0] for row in COUNTS]
@@ -87,7 +87,7 @@ def test_features_are_those_of_the_model_of_the_draws():
     xr.testing.assert_equal(decision_function(draws(eta), COUNTS, **options), assignments)
 
 
-def test_masked_counts_are_refused():
+def test_masked_counts_raise():
     with pytest.raises(ValueError, match="X has missing values"):
         decision_function(draws(np.ones((1, 2, 2))), np.ma.masked_equal(COUNTS, 3))
 

@@ -47,7 +47,7 @@ def test_agrees_with_the_definition(problem):
     assert log_perplexity(beta, sparse_documents, **options) == pytest.approx(expected, rel=1e-10)
 
 
-def test_blocks_of_documents_change_nothing(problem, monkeypatch):
+def test_result_does_not_depend_on_the_block_size(problem, monkeypatch):
     beta, held_out = problem
     options = {"alpha": 0.7, "kappa": 12.0, "n_theta": 6, "random_seed": 3}
     whole = log_perplexity(beta, held_out, **options)
@@ -55,7 +55,7 @@ def test_blocks_of_documents_change_nothing(problem, monkeypatch):
     assert log_perplexity(beta, held_out, **options) == pytest.approx(whole, rel=1e-12)
 
 
-def test_settings_come_from_the_draws(problem):
+def test_settings_are_read_from_the_draws(problem):
     beta, held_out = problem
     kappa = np.linspace(5.0, 20.0, 8)
     groups = {
@@ -75,7 +75,7 @@ def test_settings_come_from_the_draws(problem):
     assert got == pytest.approx(expected, rel=1e-10)
 
 
-def test_fewer_draws_are_spread_over_the_chains(problem):
+def test_fewer_draws_are_evenly_spaced_over_the_chains(problem):
     beta, held_out = problem
     options = {"alpha": 0.7, "kappa": 12.0, "n_theta": 6, "random_seed": 3}
     chosen = beta.reshape(8, N_TOPICS, N_WORDS)[[0, 4, 7]]
@@ -98,14 +98,14 @@ def test_fewer_draws_are_spread_over_the_chains(problem):
         ({"held_out": (2 * np.eye(7)).tolist()}, "Row 0 of `held_out` has length 2"),
     ],
 )
-def test_what_does_not_fit_is_refused(problem, change, message):
+def test_inconsistent_arguments_raise(problem, change, message):
     beta, held_out = problem
     arguments = {"idata": beta, "held_out": held_out, "alpha": 0.7, "kappa": 12.0} | change
     with pytest.raises(ValueError, match=message):
         log_perplexity(**arguments)
 
 
-def test_missing_topics_are_named(problem):
+def test_missing_topics_raise(problem):
     with pytest.raises(ValueError, match="no variable 'beta'"):
         log_perplexity(az.from_dict({"posterior": {"phi": problem[0]}}), problem[1])
 

@@ -15,13 +15,13 @@ def idata():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_top_words_are_drawn_by_every_back_end(idata, backend):
+def test_top_words_with_every_backend(idata, backend):
     require(backend)
     assert_drawn(plot_top_words(idata, list("abcde"), n=3, backend=backend), backend, 3)
 
 
 def test_topics_of_counts_are_found_by_their_name(idata):
-    """As the models of counts call them, where no name is given."""
+    """Topics of count models are found without var_name."""
     named = az.from_dict({"posterior": {"topics": idata.posterior["beta"].values}})
     table, expected = (top_words(each, n=2) for each in (named, idata))
     np.testing.assert_array_equal(table, expected)
@@ -33,10 +33,10 @@ def test_topics_of_counts_are_found_by_their_name(idata):
         top_words(neither)
 
 
-@pytest.mark.parametrize("letters", [1, 6, 15])
-def test_labels_of_words_lie_within_the_figure(idata, letters):
-    """Three panels side by side, with short and long words."""
-    words = [(2 * "information")[i : i + letters] for i in range(5)]
+@pytest.mark.parametrize(("text", "letters"), [*(("information", n) for n in (1, 6, 15)), ("w", 8)])
+def test_labels_lie_within_the_figure(idata, text, letters):
+    """Three panels in a row, with short, long and wide words."""
+    words = [(30 * text)[i : i + letters] for i in range(5)]
     figure = plot_top_words(idata, words, n=2, col_wrap=3).get_viz("figure")
     figure.canvas.draw()
     extent, outer = figure.get_tightbbox(), figure.bbox_inches

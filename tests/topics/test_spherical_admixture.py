@@ -32,8 +32,8 @@ def test_collapsed_topics_integrate_the_mean_out():
     point = model.initial_point(random_seed=1)
     beta = point["beta_unitvector__"]
     logp = model.compile_logp(vars=[model["beta"]], jacobian=False, mode="FAST_COMPILE")(point)
-    law = VonMisesFisher.dist([0.0, 0.0, 1.0], 2.0, size=400_000)
-    mu = pm.draw(law, random_seed=2, mode="FAST_COMPILE")
+    distribution = VonMisesFisher.dist([0.0, 0.0, 1.0], 2.0, size=400_000)
+    mu = pm.draw(distribution, random_seed=2, mode="FAST_COMPILE")
     log_c = np.log(3.0 / (4 * np.pi * np.sinh(3.0)))
     weights = np.exp(2 * log_c + 3.0 * (mu @ beta.T).sum(axis=1))
     z = (weights.mean() - np.exp(logp)) / (weights.std() / np.sqrt(weights.size))
@@ -41,7 +41,7 @@ def test_collapsed_topics_integrate_the_mean_out():
     assert weights.std() / np.sqrt(weights.size) < 0.005 * np.exp(logp)
 
 
-def test_kept_mean_is_the_same_model(vectors):
+def test_explicit_mean_is_the_same_model(vectors):
     kept = spherical_admixture(vectors, K, kappa=40.0, sigma=15.0, collapse_mean=False)
     assert [rv.name for rv in kept.free_RVs] == ["mu", "beta", "theta"]
     assert kept.named_vars_to_dims["mu"] == ("word",)
@@ -122,8 +122,8 @@ def test_topics_start_apart(model):
     assert np.linalg.norm(beta - other) > 0.1
 
 
-def test_pymc_copies_the_model(model, interpreted):
-    """As pm.do, pm.observe and pm.compute_log_likelihood do, which refuse initial values."""
+def test_model_can_be_copied(model, interpreted):
+    """As in pm.do, pm.observe and pm.compute_log_likelihood, without initial values."""
     point = model.initial_point(random_seed=3)
     names = {"beta": point["beta_unitvector__"], "theta": np.full((D, K), 1 / K)}
     idata = from_dict({"posterior": {name: value[None, None] for name, value in names.items()}})
@@ -152,7 +152,7 @@ def test_pymc_copies_the_model(model, interpreted):
         (lambda V: (V, {"mean": np.zeros(W)}), "mean"),
     ],
 )
-def test_bad_input_is_named(vectors, change, message):
+def test_invalid_input_raises(vectors, change, message):
     V, arguments = change(vectors.copy())
     with pytest.raises(ValueError, match=message):
         spherical_admixture(V, **({"n_topics": K} | arguments))

@@ -1,4 +1,4 @@
-"""Variational inference of spherical admixtures: its bound, its steps, what it returns."""
+"""Variational inference of spherical admixtures: bound, steps and results."""
 
 import sys
 
@@ -38,7 +38,7 @@ def truth():
 
 @pytest.fixture(scope="module")
 def corpus(truth):
-    """Documents about three sets of words."""
+    """Documents with three groups of words."""
     rng = np.random.default_rng(5)
     means = rng.dirichlet(np.full(K, 0.5), size=D) @ truth
     means /= np.linalg.norm(means, axis=1, keepdims=True)
@@ -62,12 +62,12 @@ def falls(fit, passes=25):
 
 
 @pytest.mark.parametrize("local_steps", [1, 20])
-def test_no_pass_lowers_the_bound(corpus, local_steps):
+def test_bound_does_not_decrease(corpus, local_steps):
     assert not falls(inference(corpus, local_steps))
 
 
 class TopicsAttractEachOther(MeanField):
-    """A mutant: the sign of what topics owe each other is wrong, and nobody looks back."""
+    """A mutant: the coupling of topics has the wrong sign, without step halving."""
 
     def _improve_topics(self, cosines):
         kappa, workers = self.prior.kappa, Workers(1)
@@ -83,7 +83,7 @@ class TopicsAttractEachOther(MeanField):
         return moved.value - terms.value
 
 
-def test_topics_that_attract_each_other_lower_it(corpus):
+def test_mutant_of_topic_coupling_decreases_the_bound(corpus):
     fit = inference(corpus)
     fit.__class__ = TopicsAttractEachOther
     assert falls(fit)
@@ -113,7 +113,7 @@ TINY = np.array([[0.9, 0.4, 0.1], [0.1, 0.5, 0.8], [0.5, 0.6, 0.3], [0.2, 0.2, 0
 TINY /= np.linalg.norm(TINY, axis=1, keepdims=True)
 
 
-def test_the_bound_lies_below_the_evidence():
+def test_bound_is_below_the_evidence():
     numbers = {"alpha": 2.0, "kappa": 25.0, "sigma": 12.0, "kappa0": 10.0}
     mean = TINY.sum(axis=0) / np.linalg.norm(TINY.sum(axis=0))
     evidence, error = log_evidence(TINY, **numbers, mean=mean)
@@ -121,10 +121,10 @@ def test_the_bound_lies_below_the_evidence():
     elbo = float(fit["variational"]["elbo"][-1])
     assert error < 0.05
     assert elbo < evidence - 5 * error
-    # two orders of the topics alone cost log 2, and independence some more
+    # the gap is at least log 2, from the two orders of the topics
     assert elbo > evidence - 2.5
 
-    # without the divergence of the proportions from their prior it would be none
+    # without the KL divergence of the proportions it would not be a bound
     factors = fit["variational"]
     a = factors["theta_concentration"].values
     topics = TopicFactors(factors["concentration"].values[:, None] * factors["direction"].values)
@@ -134,8 +134,8 @@ def test_the_bound_lies_below_the_evidence():
     assert mutant > evidence + 5 * error
 
 
-def test_the_bound_is_the_evidence_where_nothing_is_left_to_learn():
-    """All topics in one known place, where every mixture of them is too."""
+def test_bound_equals_the_evidence_of_known_topics():
+    """All topics are known and equal, so that every mixture is."""
     mean = np.array([0.6, 0.0, 0.8])
     numbers = {"alpha": 1e6, "kappa": 5.0, "sigma": 1e5, "kappa0": 1e9}
     fit = spherical_admixture_vi(TINY, 2, **numbers, mean=mean, start=[mean, mean], **QUIET)
@@ -144,7 +144,7 @@ def test_the_bound_is_the_evidence_where_nothing_is_left_to_learn():
 
 
 def test_minibatches_add_up_to_all_documents(corpus):
-    """With the proportions held, steps of a partition average to that of all documents."""
+    """With fixed proportions, the steps of a partition average to that of all documents."""
     fit = inference(corpus)
     fit.pass_over_all()
     cosines = np.ascontiguousarray(corpus @ fit.factors.mean.T)
@@ -161,7 +161,7 @@ def test_minibatches_add_up_to_all_documents(corpus):
 
 @pytest.mark.parametrize("batch_size", [None, 15])
 def test_finds_the_topics(corpus, truth, batch_size):
-    """From a place nearer to them than to others: there is more than one mode."""
+    """The initial topics are near the true ones, since there are several modes."""
     start = truth + 0.3 * np.random.default_rng(3).normal(size=(K, W))
     options = {"batch_size": batch_size, "max_passes": 30, "start": start}
     fit = spherical_admixture_vi(sparse.csr_matrix(corpus), K, **NUMBERS, **options, **QUIET)
@@ -175,7 +175,7 @@ def test_finds_the_topics(corpus, truth, batch_size):
 
 @pytest.mark.filterwarnings("ignore::pymc_geodesic.topics.ConvergenceWarning")
 @pytest.mark.parametrize("batch_size", [None, 20])
-def test_dense_and_sparse_rows_say_the_same(corpus, batch_size):
+def test_dense_and_sparse_rows_agree(corpus, batch_size):
     fits = [
         spherical_admixture_vi(
             rows, K, **NUMBERS, batch_size=batch_size, max_passes=5, draws=2, **QUIET
@@ -216,11 +216,11 @@ def test_diagnostics_read_what_is_returned(corpus):
     assert log_perplexity(fit, corpus, random_seed=1) < alone
     cosine = np.sum(fit.posterior["beta"].values[0] * fit["variational"]["direction"].values, -1)
     xi = fit["variational"]["concentration"].values
-    spread = 1.0 - cosine.mean(axis=0)  # (W − 1) / (2 ξ) on average
-    np.testing.assert_allclose(spread * 2 * xi / (W - 1), 1.0, atol=0.9)
+    deviation = 1.0 - cosine.mean(axis=0)  # (W − 1) / (2 ξ) on average
+    np.testing.assert_allclose(deviation * 2 * xi / (W - 1), 1.0, atol=0.9)
 
 
-def test_a_callback_sees_the_topics_and_may_end_the_run(corpus):
+def test_callback_receives_topics_and_can_stop_the_run(corpus):
     seen = []
 
     def stop_at_fifty(direction, xi, n_documents):
@@ -238,7 +238,7 @@ def test_a_callback_sees_the_topics_and_may_end_the_run(corpus):
 
 
 @pytest.mark.filterwarnings("ignore::pymc_geodesic.topics.ConvergenceWarning")
-def test_starts_where_it_is_told(corpus, truth):
+def test_start_sets_the_initial_topics(corpus, truth):
     fit = spherical_admixture_vi(corpus, K, **NUMBERS, start=2.0 * truth, max_passes=1, **QUIET)
     assert np.all(np.diag(fit["variational"]["direction"].values @ truth.T) > 0.98)
 
@@ -249,7 +249,7 @@ def test_starts_where_it_is_told(corpus, truth):
         ({"V": 2.0 * np.eye(3)}, "row 0 of V has length 2"),
         ({"n_topics": 1}, "n_topics"),
         ({"sigma": -1.0}, "sigma"),
-        ({"batch_size": D + 1}, "batch_size=61 does not fit the 60 documents"),
+        ({"batch_size": D + 1}, "batch_size=61 exceeds the 60 documents"),
         ({"max_passes": 0}, "max_passes"),
         ({"local_steps": 0}, "local_steps"),
         ({"draws": 0}, "draws"),
@@ -258,15 +258,15 @@ def test_starts_where_it_is_told(corpus, truth):
         ({"vocabulary": ["a"]}, "vocabulary"),
     ],
 )
-def test_bad_input_is_named(corpus, change, message):
+def test_invalid_input_raises(corpus, change, message):
     arguments = {"V": corpus, "n_topics": K, **NUMBERS} | change
     with pytest.raises(ValueError, match=message):
         spherical_admixture_vi(**arguments, **QUIET)
 
 
-def test_a_fit_that_has_not_converged_says_so(corpus):
+def test_unconverged_fit_warns(corpus):
     options = {"draws": 1, "max_passes": 2, **NUMBERS, **QUIET}
-    words = r"max_passes=2 without having converged: the last pass still gained .* nats for each"
+    words = r"did not converge within max_passes=2: the last pass still gained .* nats for each"
     with pytest.warns(ConvergenceWarning, match=words) as caught:
         spherical_admixture_vi(corpus, K, tolerance=1e-9, **options)
     assert caught[0].filename == __file__

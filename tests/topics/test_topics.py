@@ -4,7 +4,7 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 
-from pymc_geodesic.kernels.stick_breaking import weights_of_sticks
+from pymc_geodesic.kernels.stick_breaking import stick_breaking_weights
 from pymc_geodesic.mixtures.vmf_mixture import log_weights
 from pymc_geodesic.topics import align_topics, top_words
 
@@ -12,7 +12,7 @@ CHAINS, DRAWS, TOPICS, WORDS, DOCUMENTS = 3, 100, 5, 12, 4
 
 
 def distinct_topics(rng):
-    """Topics that share no frequent word."""
+    """Topics without common frequent words."""
     topics = 0.1 * rng.random((TOPICS, WORDS))
     for k in range(TOPICS):
         topics[k, 2 * k : 2 * k + 2] += [1.0, 0.7]
@@ -21,7 +21,7 @@ def distinct_topics(rng):
 
 @pytest.fixture
 def shuffled():
-    """Noisy copies of the same topics in another order per chain, and their proportions."""
+    """Noisy copies of the same topics, permuted in each chain, and their proportions."""
     rng = np.random.default_rng(2)
     truth = distinct_topics(rng)
     proportions = rng.dirichlet(np.ones(TOPICS), size=DOCUMENTS)
@@ -29,7 +29,7 @@ def shuffled():
     theta = np.broadcast_to(proportions, (CHAINS, DRAWS, DOCUMENTS, TOPICS))
     of_chain = rng.permuted(np.tile(np.arange(TOPICS), (CHAINS, 1)), axis=-1)
     order = np.repeat(of_chain[:, None], DRAWS, axis=1)
-    # One chain trades places halfway.
+    # One chain swaps topics halfway.
     order[0, DRAWS // 2 :] = np.roll(order[0, DRAWS // 2 :], 1, axis=-1)
     idata = az.from_dict(
         {
@@ -53,7 +53,7 @@ def test_alignment_recovers_one_order(shuffled):
     assert sorted(order) == list(range(TOPICS))
     error = aligned.posterior["beta"].values - truth[order]
     assert np.abs(error).max() < 0.06
-    # Other variables with the topic dimension follow, wherever they hold it.
+    # Other variables with the topic dimension are permuted, too.
     expected = np.broadcast_to(proportions[:, order], aligned.posterior["theta"].shape)
     np.testing.assert_allclose(aligned.posterior["theta"].values, expected)
 
@@ -66,7 +66,7 @@ def test_alignment_repairs_r_hat(shuffled):
     assert after < 1.1
 
 
-def test_alignment_leaves_the_rest_alone(shuffled):
+def test_alignment_does_not_change_other_variables(shuffled):
     idata, *_ = shuffled
     kept = idata.posterior["beta"].copy(deep=True)
     aligned = align_topics(idata)
@@ -93,7 +93,7 @@ def test_topics_that_differ_stay_different():
     assert az.rhat(aligned)["beta"].max() > 1.5
 
 
-def test_what_does_not_fit_is_refused(shuffled):
+def test_inconsistent_arguments_raise(shuffled):
     idata, truth, _ = shuffled
     with pytest.raises(ValueError, match="no variable 'phi'"):
         align_topics(idata, var_name="phi")
@@ -119,6 +119,16 @@ def test_top_words_of_shuffled_draws(shuffled):
     assert len(str(table).splitlines()) == 2 + len(truth)
 
 
+def test_top_words_print_within_80_columns(shuffled, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    idata, *_ = shuffled
+    vocabulary = [f"polynomial{letter}" for letter in "abcdefghijkl"]
+    printed = repr(top_words(idata, vocabulary, n=10))
+    assert max(map(len, printed.splitlines())) <= 80
+    assert "..." not in printed
+    assert top_words(idata, vocabulary, n=10)[[1, 2]].shape[1] == 2
+
+
 def test_top_words_takes_the_words_of_the_coordinate(shuffled):
     idata, *_ = shuffled
     words = {"word": [f"w{i}" for i in range(WORDS)]}
@@ -131,12 +141,12 @@ def test_top_words_takes_the_words_of_the_coordinate(shuffled):
 
 
 def test_sticks_give_the_aligned_weights(shuffled):
-    """Predictive draws of a mixture compute the weights from the sticks again."""
+    """Predictive draws compute the weights from the sticks."""
     idata = shuffled[0]
     rng = np.random.default_rng(3)
     sticks = rng.beta(1.0, 2.0, size=(CHAINS, DRAWS, TOPICS - 1))
     of_sticks = log_weights(pt.as_tensor(sticks[0, 0])).eval()
-    weights = weights_of_sticks(sticks)
+    weights = stick_breaking_weights(sticks)
     np.testing.assert_allclose(np.log(weights[0, 0]), of_sticks, rtol=1e-12)
     more = {
         "sticks": (("chain", "draw", "stick"), sticks),
@@ -145,5 +155,5 @@ def test_sticks_give_the_aligned_weights(shuffled):
     idata["posterior"] = xr.DataTree(idata.posterior.to_dataset().assign(more))
     posterior = align_topics(idata).posterior
     assert np.abs(posterior["weights"].values - weights).max() > 0.1
-    again = weights_of_sticks(posterior["sticks"].values)
+    again = stick_breaking_weights(posterior["sticks"].values)
     np.testing.assert_allclose(again, posterior["weights"].values, rtol=1e-9, atol=1e-15)

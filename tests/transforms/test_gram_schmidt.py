@@ -60,7 +60,7 @@ def tangent_basis(frame):
 
 @pytest.mark.parametrize("shape", [(2, 1), (2, 2), (3, 2), (5, 3), (70, 2)])
 def test_the_density_is_that_of_the_triangular_factor_over_the_volume_element(shape):
-    """Y = X L': the law of L by Bartlett's decomposition, dY / (dX dL) by derivatives."""
+    """Y = X L': the distribution of L by Bartlett's decomposition, dY / (dX dL) by derivatives."""
     n, p = shape
     y = matrices(n, p) / np.sqrt(n)
     x = evaluate(stiefel.backward(pt.as_tensor(y)))
@@ -82,7 +82,7 @@ def test_the_density_is_that_of_the_triangular_factor_over_the_volume_element(sh
 
 
 def scalar_functions(y):
-    """Return functions of the frame and of the Gram matrix that no symmetry makes trivial."""
+    """Return asymmetric functions of the frame and of the Gram matrix."""
     weights = np.random.default_rng(5).standard_normal((3, 2))
     return pt.sum(weights * stiefel.backward(y) ** 3), pt.sum(stiefel.log_jac_det(y))
 
@@ -91,7 +91,7 @@ def scalar_functions(y):
     ("shape", "mode"),
     [
         ((2, 3, 2), "FAST_COMPILE"),
-        # compiled for NUTS, on a single frame, in the tests of the matrix von Mises–Fisher law too
+        # also compiled for NUTS in the tests of the matrix von Mises–Fisher distribution
         pytest.param((2, 3, 2), "NUMBA", marks=pytest.mark.slow),
     ],
 )

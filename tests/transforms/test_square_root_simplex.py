@@ -37,7 +37,7 @@ def test_every_orthant_and_length_maps_onto_the_same_proportions():
 
 @pytest.mark.parametrize("dim", [2, 3, 6])
 def test_the_jacobian_term_against_numerical_derivatives(dim):
-    """The law of the length times |d(x_1 … x_{K-1}, r) / dy|, shared by 2^K orthants."""
+    """The density of the length times |d(x_1 … x_{K-1}, r) / dy|, shared by 2^K orthants."""
     y = pt.vector("y", shape=(dim,))
     coordinates = pytensor.function([y], square_root_simplex.backward(y), mode="FAST_COMPILE")
     log_jac_det = pytensor.function([y], square_root_simplex.log_jac_det(y), mode="FAST_COMPILE")
@@ -58,7 +58,7 @@ def test_the_jacobian_term_against_numerical_derivatives(dim):
 
 
 @pytest.mark.parametrize("concentration", [[1.5, 2.5], [0.5, 0.5, 0.5], [2.5, 1.5, 3.5]])
-def test_a_dirichlet_is_normalised_over_y(concentration):
+def test_dirichlet_is_normalized_over_y(concentration):
     dim = len(concentration)
     y = pt.matrix("y", shape=(None, dim))
     x = pm.Dirichlet.dist(concentration)
@@ -89,7 +89,7 @@ def test_nuts_draws_the_moments_of_a_dirichlet():
     assert idata.sample_stats["diverging"].mean() < 0.002
 
 
-def test_stacking_on_the_transform_of_pymc_is_refused_with_the_remedy():
+def test_stacking_on_the_transform_of_pymc_raises():
     with pm.Model() as model:
         pm.Dirichlet("w", np.ones(3), transform=square_root_simplex)
         with pytest.raises(AssertionError, match="default_transform=square_root_simplex"):

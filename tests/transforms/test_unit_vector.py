@@ -40,11 +40,11 @@ def log_radial_density_of_length(dim):
 
 
 @pytest.mark.parametrize("dim", [2, 3, 10, 31, 32, 33, 1000])
-def test_the_length_has_a_normalised_law_around_one(dim):
+def test_distribution_of_the_length_is_normalized(dim):
     log_density = log_radial_density_of_length(dim)
 
     def moment(power):
-        # The law of r has density r^(d-1) exp(log_density); its mass lies within (0.1, 3).
+        # The distribution of r has density r^(d-1) exp(log_density); its mass lies within (0.1, 3).
         def integrand(r):
             return np.exp(log_density(r) + (dim - 1 + power) * np.log(r))
 
@@ -71,7 +71,7 @@ def log_density_over_y(request):
     return dim, pytensor.function([y], log_density, mode="FAST_COMPILE")
 
 
-def test_the_density_over_y_is_normalised(log_density_over_y):
+def test_density_over_y_is_normalized(log_density_over_y):
     dim, log_density = log_density_over_y
     assert grid_integral(dim, log_density) == pytest.approx(1, abs=1e-6)
 
@@ -87,7 +87,7 @@ def test_the_density_over_y_has_the_exact_mean_cosine(log_density_over_y):
     assert grid_integral(dim, log_density, cosine) == pytest.approx(expected, abs=1e-6)
 
 
-def test_the_integral_notices_a_wrong_power_of_the_length(log_density_over_y):
+def test_integral_detects_a_wrong_power_of_the_length(log_density_over_y):
     dim, log_density = log_density_over_y
 
     def mutant(y):

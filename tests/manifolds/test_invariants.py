@@ -1,4 +1,4 @@
-"""Laws that every manifold obeys, run over `MANIFOLDS` and a product of all of them."""
+"""Invariants of geodesics and projections, for all `MANIFOLDS` and a product of them."""
 
 import numpy as np
 import pytensor.tensor as pt
@@ -48,7 +48,7 @@ def speed(manifold, v):
 
 
 def projector(manifold, x):
-    """Matrix of the projection at a single point, in ravelled ambient coordinates."""
+    """Matrix of the projection at one point, in flattened ambient coordinates."""
     basis = np.eye(manifold.size).reshape(manifold.size, *manifold.shape)
     return manifold.project(x, basis).reshape(manifold.size, manifold.size).T
 
@@ -60,8 +60,8 @@ def test_size_is_product_of_shape(manifold):
 
 
 @pytest.mark.parametrize("manifold", SINGLE, ids=repr)
-def test_traits_are_what_geodesics_do(manifold):
-    """Neither kind nor name of a manifold tells the samplers what it is, but these do."""
+def test_traits_describe_geodesics(manifold):
+    """Samplers depend on these attributes, not on the class or name of a manifold."""
     x, v = points(manifold, batch=(200,))
     vectors = np.random.default_rng(2).normal(size=x.shape)
     assert manifold.is_constrained == (np.abs(manifold.project(x, vectors) - vectors).max() > 0.1)
@@ -170,7 +170,7 @@ def test_a_point_at_rest_stays(manifold):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("where", ["x", "v"])
-def test_a_number_that_is_not_finite_is_not_lost(manifold, bad, where):
+def test_nonfinite_numbers_are_propagated(manifold, bad, where):
     x, v = points(manifold)
     (x if where == "x" else v).flat[0] = bad
     end, velocity = manifold.geodesic(x, v, 0.1)
@@ -184,10 +184,10 @@ def test_tangent_noise_has_the_projector_as_covariance(manifold):
         np.broadcast_to(x, (n, *manifold.shape)), np.random.default_rng(3)
     ).reshape(n, -1)
     expected = projector(manifold, x)
-    spread = np.diagonal(expected)
-    error = np.sqrt((np.outer(spread, spread) + expected**2) / n)
+    variances = np.diagonal(expected)
+    error = np.sqrt((np.outer(variances, variances) + expected**2) / n)
     assert (np.abs(noise.T @ noise / n - expected) <= 5 * error + 1e-12).all()
-    assert (np.abs(noise.mean(axis=0)) <= 5 * np.sqrt(spread / n) + 1e-12).all()
+    assert (np.abs(noise.mean(axis=0)) <= 5 * np.sqrt(variances / n) + 1e-12).all()
 
 
 def test_batch_axes_are_a_loop(manifold):
@@ -210,7 +210,7 @@ def test_one_point_broadcasts_against_many_vectors(manifold):
         np.testing.assert_array_equal(manifold.project(x, v)[i], manifold.project(x, v[i]))
 
 
-def test_arguments_are_left_alone(manifold):
+def test_arguments_are_not_modified(manifold):
     x, v = points(manifold, (2,))
     kept = x.copy(), v.copy()
     manifold.geodesic(x, v, 0.3)
@@ -250,7 +250,7 @@ def test_equal_manifolds_are_equal_and_hashable(manifold):
     assert len({manifold, type(manifold)(*manifold.shape)}) == 1
 
 
-def test_mismatched_vectors_are_an_error(manifold):
+def test_mismatched_vectors_raise(manifold):
     too_long = np.zeros((*manifold.shape[:-1], manifold.shape[-1] + 1))
     with pytest.raises(ValueError, match="trailing axes of shape"):
         manifold.project(too_long, too_long)
@@ -258,7 +258,7 @@ def test_mismatched_vectors_are_an_error(manifold):
 
 @pytest.mark.parametrize("kind", MANIFOLDS)
 @pytest.mark.parametrize("bad", [0, -1, 2.5])
-def test_impossible_shapes_are_an_error(kind, bad):
+def test_impossible_shapes_raise(kind, bad):
     with pytest.raises(ValueError, match="n must be an integer of at least 1"):
         kind(bad, *SHAPES[kind][0][1:])
 

@@ -1,14 +1,14 @@
-"""What topics say of unseen texts: spherical ones beside those of counts and of factorisations.
+"""Accuracy of topic proportions as features: spherical topics, LDA and matrix factorization.
 
-Three groups of 20 Newsgroups, 1,666 texts with labels and 1,107 without, 5,000 words. Each way
-finds 20 topics in all texts and no labels; a logistic regression on the shares of the topics learns
-the groups from the first texts and tells those of the others; its penalty is chosen by
-cross-validation. Beside it stands one on the tf-idf weights of all words. Spherical topics and
-factorisations see tf-idf weights, LDA sees counts.
+The data are three groups of 20 Newsgroups: 1,666 labeled and 1,107 unlabeled texts, 5,000 words.
+Each method finds 20 topics in all texts without labels. A logistic regression on the topic
+proportions is fitted to the labeled texts and predicts the groups of the others; its penalty is
+chosen by cross-validation. The baseline is a logistic regression on the tf-idf weights of all
+words. Spherical topics and factorizations use tf-idf weights, LDA uses counts.
 
-The last line that is printed is a JSON object with all figures. Run it with
-``python examples/spherical_topics_beside_others.py --data FOLDER``; tomotopy and gensim take part
-where they are installed.
+The last line of output is a JSON object with all results. Run it with
+``python examples/topic_features.py --data FOLDER``; tomotopy and gensim are included if they are
+installed.
 """
 
 import json
@@ -37,7 +37,7 @@ ALPHA, BETA = 0.1, 0.01
 
 
 def by_sampler(draws: int) -> Callable[..., np.ndarray]:
-    """Mean shares over draws of `SGGMC`, which draws those of the texts in each minibatch."""
+    """Return a function that computes posterior mean proportions by `SGGMC`."""
 
     def shares(vectors: sparse.csr_array, seed: int) -> np.ndarray:
         with pg.topics.spherical_admixture(vectors, N_TOPICS, **SPHERES):
@@ -52,22 +52,22 @@ def by_sampler(draws: int) -> Callable[..., np.ndarray]:
 
 
 def by_variational_inference(vectors: sparse.csr_array, seed: int) -> np.ndarray:
-    """Means of the laws of the shares."""
+    """Return variational means of the proportions."""
     fit = pg.topics.spherical_admixture_vi(
         vectors, N_TOPICS, **SPHERES, random_seed=seed, progressbar=False
     )
-    laws = fit["variational"]["theta_concentration"].values
-    return laws / laws.sum(axis=1, keepdims=True)
+    concentration = fit["variational"]["theta_concentration"].values
+    return concentration / concentration.sum(axis=1, keepdims=True)
 
 
-def by_factorisation(vectors: sparse.csr_array, seed: int) -> np.ndarray:
-    """Factors of a nonnegative factorisation, to sum 1."""
+def by_factorization(vectors: sparse.csr_array, seed: int) -> np.ndarray:
+    """Return normalized factors of a nonnegative matrix factorization."""
     factors = NMF(N_TOPICS, max_iter=500, random_state=seed).fit_transform(vectors) + 1e-9
     return factors / factors.sum(axis=1, keepdims=True)
 
 
-def judged(features: Any, groups: np.ndarray, n_train: int) -> dict[str, float]:
-    """Accuracy and logarithmic loss for the texts without labels."""
+def evaluate(features: Any, groups: np.ndarray, n_train: int) -> dict[str, float]:
+    """Return accuracy and logarithmic loss on the unlabeled texts."""
     scale = "passthrough" if sparse.issparse(features) else StandardScaler()
     model = GridSearchCV(
         make_pipeline(scale, LogisticRegression(max_iter=2000)),
@@ -75,18 +75,18 @@ def judged(features: Any, groups: np.ndarray, n_train: int) -> dict[str, float]:
         scoring="neg_log_loss",
     )
     model.fit(features[:n_train], groups[:n_train])
-    chances = model.predict_proba(features[n_train:])
-    told = model.classes_[chances.argmax(axis=1)]
+    probabilities = model.predict_proba(features[n_train:])
+    predicted = model.classes_[probabilities.argmax(axis=1)]
     unseen = groups[n_train:]
     return {
-        "accuracy": float(accuracy_score(unseen, told)),
-        "log_loss": float(log_loss(unseen, chances, labels=model.classes_)),
+        "accuracy": float(accuracy_score(unseen, predicted)),
+        "log_loss": float(log_loss(unseen, probabilities, labels=model.classes_)),
     }
 
 
 def main() -> None:
-    """Print a table of all ways."""
-    parser = options_parser(__doc__, "one seed, and a tenth of the draws")
+    """Print a table of all methods."""
+    parser = options_parser(__doc__, "one seed, and fewer draws")
     options = parser.parse_args()
     weights = load_20news_different(options.data)
     counts = load_20news_different(options.data, features="counts")
@@ -98,29 +98,29 @@ def main() -> None:
 
     def of_counts(name: str) -> Callable[[Any, int], np.ndarray]:
         def shares(_: Any, seed: int) -> np.ndarray:
-            way = topics_by_others(N_TOPICS, ALPHA, BETA, sweeps=draws // 4, seed=seed)[name]
-            return np.concatenate(way(counts.train, counts.test))
+            method = topics_by_others(N_TOPICS, ALPHA, BETA, sweeps=draws // 4, seed=seed)[name]
+            return np.concatenate(method(counts.train, counts.test))
 
         return shares
 
-    ways: dict[str, Callable[[Any, int], Any]] = {
+    methods: dict[str, Callable[[Any, int], Any]] = {
         "SAM, SGGMC": by_sampler(draws),
         "SAM, variational inference": by_variational_inference,
-        "NMF by scikit-learn": by_factorisation,
+        "NMF by scikit-learn": by_factorization,
     }
     for name in topics_by_others(N_TOPICS, ALPHA, BETA, sweeps=1, seed=1):
-        ways[name.removesuffix(", then LinearSVC")] = of_counts(name)
-    ways["all words"] = lambda words, _: words
-    print("| topics | accuracy | log loss | processor, s |\n|---|---:|---:|---:|", flush=True)
+        methods[name.removesuffix(", then LinearSVC")] = of_counts(name)
+    methods["all words"] = lambda words, _: words
+    print("| topics | accuracy | log loss | processor seconds |\n|---|---:|---:|---:|", flush=True)
     table: dict[str, Any] = {}
-    for name, shares in ways.items():
+    for name, shares in methods.items():
         began = time.process_time()
-        found = [judged(shares(vectors, seed), groups, n_train) for seed in seeds]
+        found = [evaluate(shares(vectors, seed), groups, n_train) for seed in seeds]
         seconds = (time.process_time() - began) / len(seeds)
         of = {key: [each[key] for each in found] for key in found[0]}
         table[name] = of | {"seconds": seconds}
-        told = [f"{np.mean(of[key]):.3f} ± {np.std(of[key]):.3f}" for key in of]
-        print(f"| {name} | {told[0]} | {told[1]} | {seconds:.0f} |", flush=True)
+        cells = [f"{np.mean(of[key]):.3f} ± {np.std(of[key]):.3f}" for key in of]
+        print(f"| {name} | {cells[0]} | {cells[1]} | {seconds:.0f} |", flush=True)
     print(json.dumps(table))
 
 

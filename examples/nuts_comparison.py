@@ -1,4 +1,4 @@
-"""Step methods on one model beside NUTS, and how far each is from it."""
+"""Comparison of step methods with NUTS on one model: errors, effective sample sizes, seconds."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Runs = dict[str, tuple[Any, float]]
 """Draws and seconds by the name of the sampler, NUTS first."""
 
 
-def run_beside_nuts(
+def run_with_nuts(
     model: pm.Model,
     samplers: dict[str, tuple[int, Callable[[], Any]]],
     *,
@@ -21,7 +21,7 @@ def run_beside_nuts(
 ) -> Runs:
     """Sample with NUTS and with each step method, two chains on two cores.
 
-    ``samplers`` gives each step method as many times the draws of NUTS as stands before it.
+    ``samplers`` maps names to a step method and its number of draws as a multiple of that of NUTS.
     """
     results = {}
     for name, (longer, make_step) in {"NUTS": (1, lambda: None), **samplers}.items():
@@ -42,18 +42,20 @@ def run_beside_nuts(
 
 
 def report(results: Runs, variable: str) -> None:
-    """Print how far the draws of a variable are from those of NUTS."""
+    """Print differences between the draws of a variable and those of NUTS."""
     reference = results["NUTS"][0].posterior[variable]
     mean, deviation = reference.mean(("chain", "draw")), reference.std(("chain", "draw"))
-    print(f"{'':20}{'mean off by':>13}{'spread':>16}{'ESS':>8}{'R-hat':>8}{'seconds':>9}")
+    print(f"{'':20}{'Δ mean (sd)':>13}{'sd ratio':>16}{'ESS':>8}{'R-hat':>8}{'seconds':>9}")
     for name, (idata, seconds) in results.items():
         values = idata.posterior[variable]
-        off = float(np.abs((values.mean(("chain", "draw")) - mean) / deviation).max())
+        difference = float(np.abs((values.mean(("chain", "draw")) - mean) / deviation).max())
         ratio = values.std(("chain", "draw")) / deviation
         ess, rhat = az.ess(idata)[variable], az.rhat(idata)[variable]
         print(
-            f"{name:20}{off:13.3f}{float(ratio.min()):9.3f}–{float(ratio.max()):.3f}"
+            f"{name:20}{difference:13.3f}{float(ratio.min()):9.3f}–{float(ratio.max()):.3f}"
             f"{float(ess.min()):8.0f}{float(rhat.max()):8.3f}{seconds:9.1f}"
         )
-    print("Largest error of a mean in posterior standard deviations, and spreads as multiples of")
-    print("those of NUTS, whose draws have errors of their own; seconds include compilation.")
+    print(
+        "Largest difference of a mean in posterior standard deviations, and range of the ratios of"
+    )
+    print("standard deviations, both relative to NUTS; seconds include compilation.")
