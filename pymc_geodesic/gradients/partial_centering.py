@@ -167,7 +167,7 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
     n = (work.point.size - size) // 3
     mean, log_p = work.prior[size : size + n], work.prior[size + n : size + 2 * n]
     log_q = work.prior[size + 2 * n :]
-    work.point[size:] = 0.0
+    work.point[:] = 0.0  # no values of a trajectory that diverged before
     log_jacobian = 0.0
     for k in range(n_segments):
         segment = n_segments - 1 - k

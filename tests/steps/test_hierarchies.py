@@ -200,6 +200,23 @@ def test_funnel_without_data():
     np.testing.assert_allclose(np.quantile(v, [0.01, 0.99]), [-6.98, 6.98], atol=1.2)
 
 
+def test_divergence_leaves_no_trace():
+    """Positions that are not finite do not change the density of later ones."""
+    rng = np.random.default_rng(1)
+    group, covariates = rng.integers(0, 5, 30), rng.normal(size=(30, 2))
+    with pm.Model() as model:
+        chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0, shape=2))
+        effects = pm.MvNormal("effects", np.zeros(2), chol=chol, shape=(5, 2))
+        pm.Normal("y", (effects[group] * covariates).sum(axis=1), 1.0, observed=rng.normal(size=30))
+        metric = pg.GMC(model=model).adaptation.metric
+    metric.set_center(np.zeros(13))
+    z = rng.normal(size=13)
+    expected = metric._evaluate(z)
+    metric._evaluate(np.full(13, np.nan))
+    for found, value in zip(metric._evaluate(z), expected, strict=True):
+        np.testing.assert_array_equal(found, value)
+
+
 @pytest.mark.usefixtures("interpreted")
 def test_resumes_within_the_warm_up():
     """The state of a step holds the metric: another step continues with the same draws."""
