@@ -12,7 +12,7 @@ those of e; for one that is written centered q = 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -152,11 +152,7 @@ def _with_fixed_shapes(
     if all(None not in v.value.type.shape for v in variables):
         return model, list(variables)
     fixed = freeze_dims_and_data(model, data=[])
-    rvs = [fixed[v.name] for v in variables]
-    return fixed, [
-        replace(v, rv=rv, value=fixed.rvs_to_values[rv])
-        for v, rv in zip(variables, rvs, strict=True)
-    ]
+    return fixed, [v.in_model(fixed) for v in variables]
 
 
 def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -287,6 +287,11 @@ class ManifoldVariable:
         if math.prod(shape) == 1:
             return [self.name]
         return [f"{self.name}[{', '.join(map(str, index))}]" for index in np.ndindex(*shape)]
+
+    def in_model(self, model: Model) -> ManifoldVariable:
+        """Return the variable of the same name of a copy of the model."""
+        rv = model[self.name]
+        return replace(self, rv=rv, value=model.rvs_to_values[rv])
 
     def coordinates(self, values: np.ndarray) -> np.ndarray:
         """Compute the kernel coordinates, shape ``(n, size)``, of the values of n points.

@@ -80,6 +80,11 @@ class MinibatchArguments:
         return tuple(each if isinstance(each, str) else str(each.name) for each in several)
 
     @property
+    def n_rows(self) -> int | None:
+        """Number of rows of the data, if an argument has it."""
+        return self.total_size or getattr(self.batches, "total_size", None)
+
+    @property
     def streamed(self) -> tuple[str, ...]:
         """Names of the data whose rows come from ``batches=``."""
         return () if self.batches is None else self.names

@@ -299,24 +299,25 @@ class gSGNHT(GeodesicStep):
             draws_per_block=draws_per_block,
         )
         local_arguments = LocalArguments(local_draws, local_tune, local_steps)
-        super().__init__(
-            vars,
-            minibatches=minibatches,
-            local=local,
-            manifolds=manifolds,
-            model=model,
-            rng=rng,
-            compile_kwargs=compile_kwargs,
-        )
         # coordinates are adapted where nothing about the dynamics is specified
         whitens = (
             metric is not None
-            and not self.local
+            and local is None
             and splitting == "exact"
             and not (parameters.has_step_size or parameters.has_friction)
             and gradient_noise is None
             and thermostat_inertia is None
             and tune_temperature is None
+        )
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            local=local,
+            manifolds=manifolds,
+            centers_effects=whitens and not isinstance(metric, np.ndarray),
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
         )
         # ∇log π̃ of algorithm 2, in which the rows of a minibatch count N / n times
         self.estimator = gradient_estimate(

@@ -36,6 +36,7 @@ from pymc_geodesic.arguments import (
     check_positive_number,
     plain_number,
 )
+from pymc_geodesic.densities.effect_priors import PriorsOfEffects
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -43,6 +44,7 @@ from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.monitoring.stationarity_monitors import (
@@ -52,6 +54,7 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.packing import ManifoldPacking
 from pymc_geodesic.steps.step import GeodesicStep
 
 _log = logging.getLogger("pymc")
@@ -361,7 +364,14 @@ def langevin_monitors(
     def funnel(names: Sequence[str]) -> Diagnosis | None:
         return step.funnel_diagnosis(adaptation.funnel)
 
-    return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
+    found = [funnel]
+    priors = PriorsOfEffects(step.model, step.variables)
+    if priors.columns:
+        coordinates = ManifoldPacking(step.variables, step.product)
+        scales = EffectScaleMonitor(priors.columns, lambda x: priors(coordinates.unpack(x)))
+        monitors.append(scales)
+        found.append(scales.diagnosis)
+    return monitors, [*found, *diagnoses, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:

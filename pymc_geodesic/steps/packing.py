@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from pymc_geodesic.counts.layout import log_of_value, value_of_log
+from pymc_geodesic.densities.centered_effects import CenteredEffects
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.steps.pymc_interface import Model, PointType
@@ -76,6 +77,28 @@ class ManifoldPacking:
             ).reshape(variable.value_shape)
             for variable in self._variables
         }
+
+
+class CenteredPacking:
+    """Coordinates of a model in which effects replace offsets.
+
+    Parameters
+    ----------
+    packing : Packing
+        Coordinates of that model.
+    effects : CenteredEffects
+    """
+
+    def __init__(self, packing: Packing, effects: CenteredEffects) -> None:
+        self._packing, self._effects = packing, effects
+
+    def pack(self, point: PointType) -> np.ndarray:
+        """Coordinates at a point with offsets; see `Packing`."""
+        return self._packing.pack(self._effects.to_effects(point))
+
+    def unpack(self, position: np.ndarray) -> Mapping[str, np.ndarray]:
+        """Values of the value variables, with offsets; see `Packing`."""
+        return self._effects.to_offsets(self._packing.unpack(position))
 
 
 class LogPacking:

@@ -229,16 +229,17 @@ class SGLD(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
+        # coordinates are adapted where nothing about the dynamics is specified
+        whitens = metric is not None and step_size is None and preconditioner is None
         super().__init__(
             vars,
             minibatches=minibatches,
             everywhere=Euclidean,
+            centers_effects=whitens and not isinstance(metric, np.ndarray),
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        # coordinates are adapted where nothing about the dynamics is specified
-        whitens = metric is not None and step_size is None and preconditioner is None
         self.estimator = gradient_estimate(
             self.model,
             self.variables,

@@ -263,20 +263,21 @@ class SSGNHT(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        super().__init__(
-            vars,
-            minibatches=minibatches,
-            everywhere=Euclidean,
-            model=model,
-            rng=rng,
-            compile_kwargs=compile_kwargs,
-        )
         # coordinates are adapted where nothing about the dynamics is specified
         whitens = (
             metric is not None
             and not (parameters.has_step_size or parameters.has_friction)
             and inertia is None
             and tune_temperature is None
+        )
+        super().__init__(
+            vars,
+            minibatches=minibatches,
+            everywhere=Euclidean,
+            centers_effects=whitens and not isinstance(metric, np.ndarray),
+            model=model,
+            rng=rng,
+            compile_kwargs=compile_kwargs,
         )
         self.estimator = gradient_estimate(
             self.model,

@@ -9,7 +9,7 @@ import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.count_estimate import LikelihoodError
+from pymc_geodesic.densities.centered_effects import with_centered_effects
 from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.named_axes import without_named_axes
 from pymc_geodesic.densities.variables import hierarchical_pairs, manifold_variables, product_of
@@ -28,6 +29,7 @@ from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.effect_scales import PARTIAL_CENTERING
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
@@ -46,7 +48,7 @@ from pymc_geodesic.steps.checks import (
     warn_about_square_frames,
     wrong_model_error,
 )
-from pymc_geodesic.steps.packing import ManifoldPacking, Packing, StartError
+from pymc_geodesic.steps.packing import CenteredPacking, ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.pymc_interface import (
     BlockedStep,
     DataClassState,
@@ -179,6 +181,9 @@ class GeodesicStep(BlockedStep):
         Manifold by variable name.
     everywhere : Manifold class, optional
         Manifold of all variables, instead of those that their transforms imply.
+    centers_effects : bool
+        Whether group effects that the model writes as scale × offset move in the centered form, if
+        groups have many rows; points keep the offsets. See `with_centered_effects`.
     is_corrected : bool
         Whether a Metropolis correction rejects proposals outside the support of the density.
     starts_at_edges : bool
@@ -236,6 +241,7 @@ class GeodesicStep(BlockedStep):
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         manifolds: Mapping[str, type[Manifold]] | None = None,
         everywhere: type[Manifold] | None = None,
+        centers_effects: bool = False,
         is_corrected: bool = False,
         starts_at_edges: bool = False,
         model: Model | None,
@@ -252,6 +258,11 @@ class GeodesicStep(BlockedStep):
         if self.rows is not None:
             size = self.minibatches.batch_size
             _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
+        self._model_of_points = self.model
+        effects = None
+        if centers_effects and (vars is None or len(vars) == len(self.model.free_RVs)):
+            self.model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
+        self._centered = [] if effects is None else effects.names
         every = manifold_variables(
             self.model, self._same_variables(vars), manifolds, everywhere=everywhere
         )
@@ -274,6 +285,10 @@ class GeodesicStep(BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
+        if effects is not None:
+            self.packing = CenteredPacking(self.packing, effects)
+            names = ", ".join(map(repr, effects.names))
+            _log.info(f"{name}: group effects scale × {names} are sampled in centered form")
         self.streamed = self.minibatches.streamed
         self._sees_part_of_data = bool(self.streamed) or draws_minibatches(self.model)
         self._starts_at_edges = starts_at_edges
@@ -456,7 +471,7 @@ class GeodesicStep(BlockedStep):
         """Log-density of each term of the model."""
         source = self.estimator.source
         return LogTerms(
-            self.model,
+            self._model_of_points,
             {*source.arrays, *source.whole} if source.moves else (),
             [variable.name for variable in self.variables] if self._starts_at_edges else [],
         )
@@ -474,7 +489,12 @@ class GeodesicStep(BlockedStep):
         """
         pairs = hierarchical_pairs(self.model, [each.name for each in self.variables])
         funnel = find(pairs)
-        return None if funnel is None else funnel.diagnosis(pairs)
+        if funnel is None:
+            return None
+        diagnosis = funnel.diagnosis(pairs)
+        if funnel.dependent in self._centered:  # the model is not
+            return replace(diagnosis, remedy=PARTIAL_CENTERING)
+        return diagnosis
 
     # --- points and vectors ----------------------------------------------------------------------
 

@@ -1,0 +1,153 @@
+r"""Centered form of group effects that a model writes as scale × offset.
+
+With standard normal offsets z and a scale q of other variables, the rows depend on e = q z only. A
+minibatch gradient with respect to log q then has the noise of the gradients of all effects times e,
+which control variates do not remove: they compare gradients at equal offsets, and with a change of
+q all effects change. In the coordinates (q, e) rows give no gradient with respect to q at all.
+Where groups have many rows, e is also nearly independent of q in the posterior, and z is not
+(Papaspiliopoulos, Roberts and Sköld 2007).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import pymc as pm
+from pymc.model import Model
+from pymc.model.transform.optimization import freeze_dims_and_data
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.effect_priors import (
+    is_positive,
+    may_be_effect,
+    may_be_offset,
+    prior_parameters,
+)
+from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
+from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, scale_of
+from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.minibatches.model_rows import model_with
+
+MIN_ROWS = 50
+"""Minimum of the average number of rows per group for the centered form. With 30 to 1,000 rows and
+effects as large as the noise of a row, or a third of it, the ESS was 3 to 500 times that of the
+offsets in `benchmarks/effects_of_minibatches.py`; with fewer rows the offsets may mix better."""
+
+
+class CenteredEffects:
+    """Map between the points of a model and those of its copy in which effects replace offsets.
+
+    Parameters
+    ----------
+    scales : dict of str to TensorVariable
+        q by name of the value variable of the offsets, a function of values of other variables.
+    """
+
+    def __init__(self, scales: Mapping[str, TensorVariable]) -> None:
+        self.names = list(scales)
+        graphs = list(scales.values())
+        values = [v for v in graph_inputs(graphs) if not isinstance(v, Constant)]
+        self._inputs = [value.name for value in values]
+        self._scales = unoptimized_function(values, graphs)
+
+    def to_effects(self, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Replace the offsets of a point by the effects."""
+        return {**point, **{name: point[name] * q for name, q in self._at(point)}}
+
+    def to_offsets(self, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Replace the effects of a point by the offsets."""
+        return {**point, **{name: point[name] / q for name, q in self._at(point)}}
+
+    def _at(self, point: Mapping[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
+        found = self._scales(*(point[name] for name in self._inputs))
+        return zip(self.names, found, strict=True)
+
+
+def with_centered_effects(
+    model: Model, n_rows: int | None = None
+) -> tuple[Model, CenteredEffects | None]:
+    """Create a model in which offsets of groups with many rows are replaced by the effects.
+
+    The variables keep their names, value variables and shapes; those of offsets z ~ N(0, s²) become
+    effects e ~ N(0, (q s)²), and z becomes e / q everywhere else.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    n_rows : int, optional
+        Number of rows; by default that of the model, which may contain a sample of them.
+
+    Returns
+    -------
+    model : pymc.Model
+        The same model if no offsets are replaced.
+    effects : CenteredEffects or None
+    """
+    scales = _scales_of_offsets(model, n_rows)
+    if not scales:
+        return model, None
+    variables = [*model.basic_RVs, *model.potentials]
+    of_value = {
+        value: rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        for rv in model.free_RVs
+        for value, transform in [(model.rvs_to_values[rv], model.rvs_to_transforms[rv])]
+    }
+    graph = FunctionGraph(
+        outputs=[*variables, *rebuild_graphs(list(scales.values()), of_value)],
+        clone=True,
+        copy_inputs=False,
+        copy_orphans=False,
+    )
+    replaced: dict[Variable, Variable] = {}
+    for i, (rv, shape) in enumerate((rv, rv.shape) for rv in scales):
+        offsets, scale = graph.outputs[variables.index(rv)], graph.outputs[len(variables) + i]
+        _, sd = offsets.owner.op.dist_params(offsets.owner)
+        replaced[rv] = pm.Normal.dist(0.0, sd * scale, shape=shape)
+        replaced[rv].name = rv.name
+        graph.replace(offsets, replaced[rv] / scale, import_missing=True)
+    rest = zip(variables, graph.outputs, strict=False)
+    copy = model_with(model, dict(rest) | replaced, model.data_vars)
+    of_name = {model.rvs_to_values[rv].name: graph for rv, graph in scales.items()}
+    return copy, CenteredEffects(of_name)
+
+
+def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable, TensorVariable]:
+    """Scale q of each variable whose groups have many rows, as a function of value variables."""
+    fixed = freeze_dims_and_data(model, data=[]) if model.dim_lengths else model
+    offsets = [
+        v
+        for v in manifold_variables(fixed, None, None)
+        if v.manifold.is_flat and not v.on_manifold and may_be_effect(v) and may_be_offset(fixed, v)
+    ]
+    terms = logp_terms(fixed)
+    observed = [terms[rv] for rv in (*fixed.observed_RVs, *fixed.potentials)]
+    while offsets:
+        rows = RowsByIndex([v.value for v in offsets])
+        try:
+            graphs = rows.replace(observed)
+        except NotByIndexError as error:
+            offsets = [v for v in offsets if v.value not in error.args]
+        else:
+            break
+    values = {value.name: value for value in model.value_vars}
+    scales = {}
+    for i, variable in enumerate(offsets):
+        gathered = [each for each in rows.gathered.values() if each.effect == i]
+        scale = scale_of([each.entries for each in gathered], graphs)
+        if scale is None or not is_positive(scale):
+            continue
+        inputs = [v for v in graph_inputs([scale]) if not isinstance(v, Constant)]
+        if any(isinstance(v, SharedVariable) or v.name not in values for v in inputs):
+            continue
+        lengths = [unoptimized_function([], each.index.shape[0])() for each in gathered]
+        if (n_rows or max(lengths)) < MIN_ROWS * variable.shape[0]:
+            continue
+        rv = model[variable.name]
+        (scales[rv],) = rebuild_graphs([scale], {v: values[v.name] for v in inputs})
+    return scales

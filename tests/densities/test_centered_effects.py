@@ -1,0 +1,105 @@
+"""Models in which group effects replace offsets."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_geodesic.densities.centered_effects import with_centered_effects
+
+N, GROUPS = 600, 6
+RNG = np.random.default_rng(5)
+GROUP = RNG.integers(GROUPS, size=N)
+ITEM = RNG.integers(4, size=N)
+X = RNG.normal(size=N)
+Y = 0.5 * X + RNG.normal(size=GROUPS)[GROUP] + RNG.normal(size=N)
+
+
+def crossed():
+    with pm.Model() as model:
+        scale, other = pm.HalfNormal("scale"), pm.Gamma("precision", 2.0, 2.0) ** -0.5
+        a = (pm.Normal("a", shape=GROUPS) * scale)[GROUP]
+        b = other * pm.Normal("b", 0.0, 2.0, shape=4)[ITEM]
+        pm.Normal("y", pm.Normal("m") + a + b, pm.HalfNormal("sigma"), observed=Y)
+    return model
+
+
+def slopes():
+    with pm.Model(coords={"group": range(GROUPS), "column": ["level", "slope"]}) as model:
+        scale = pm.HalfNormal("scale", dims="column")
+        z = pm.Normal("z", dims=("group", "column"))
+        effects = pm.Deterministic("effects", z * scale, dims=("group", "column"))
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 1.0, observed=Y)
+    return model
+
+
+def nested_scale():
+    """The scale of one effect has offsets of its own."""
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=GROUPS)
+        noise = pm.math.exp((0.3 * pm.HalfNormal("by_item") * pm.Normal("u", shape=4))[ITEM])
+        pm.Normal("y", (pm.HalfNormal("scale") * z)[GROUP], noise, observed=Y)
+    return model
+
+
+def random_point(model):
+    start = model.initial_point(0)
+    return {name: value + 0.3 * RNG.normal(size=np.shape(value)) for name, value in start.items()}
+
+
+@pytest.mark.parametrize(
+    ("make", "names"), [(crossed, "ab"), (slopes, "z"), (nested_scale, "zu")],
+    ids=lambda each: getattr(each, "__name__", ""),
+)  # fmt: skip
+def test_density_is_that_of_the_model_times_the_jacobian(make, names):
+    model = make()
+    copy, effects = with_centered_effects(model)
+    assert sorted(effects.names) == sorted(names)
+    point = random_point(model)
+    moved = effects.to_effects(point)
+    log_scales = sum(np.sum(np.log(moved[name] / point[name])) for name in names)
+    expected = model.compile_logp()(point) - log_scales
+    assert copy.compile_logp()(moved) == pytest.approx(expected, rel=1e-10)
+    back = effects.to_offsets(moved)
+    for name, value in point.items():
+        np.testing.assert_allclose(back[name], value, rtol=1e-12)
+
+
+def few_rows():
+    group = np.arange(N) // 30
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=N // 30)
+        pm.Normal("y", (pm.HalfNormal("scale") * z)[group], 1.0, observed=Y)
+    return model
+
+
+def centered():
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=GROUPS)
+        pm.Normal("y", a[GROUP], 1.0, observed=Y)
+    return model
+
+
+def loading():
+    """A factor without a sign is no scale."""
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=GROUPS)
+        pm.Normal("y", (pm.Normal("loading") * z)[GROUP], 1.0, observed=Y)
+    return model
+
+
+def other_use():
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=GROUPS)
+        pm.Normal("y", (pm.HalfNormal("scale") * z)[GROUP] + z[GROUP], 1.0, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("make", [few_rows, centered, loading, other_use])
+def test_other_models_are_unchanged(make):
+    model = make()
+    assert with_centered_effects(model) == (model, None)
+
+
+def test_number_of_rows_of_a_stream():
+    model = few_rows()
+    assert with_centered_effects(model, n_rows=50 * N)[1].names == ["z"]
