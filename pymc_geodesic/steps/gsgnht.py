@@ -153,9 +153,10 @@ class gSGNHT(GeodesicStep):
         averages the gradient of the other variables over the last ``local_draws`` (Fisher's
         identity).
     local_draws : int
-        Number of transitions of the local variables to average over. At most N / n are used, n the
-        batch size: local draws are fixed during the integration steps of a draw, which acts on the
-        other variables as friction, and only the variance between them preserves the temperature.
+        Number of transitions of the local variables to average over. At most N / n are used, where n is
+        the batch size: local draws are fixed during the integration steps of a draw, which removes
+        energy from the other variables. The variance between the local draws adds the same energy
+        only if there are at most N / n of them.
     local_tune : int
         Number of transitions of the local variables to discard before those.
     local_steps : int
