@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -156,14 +155,14 @@ class Ineligible:
             f"variates: {self.reason}.{remedy}"
         )
 
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise, or its consequences."""
-        if self.needs_all_rows:
-            return "GMC, because this step does not adapt"
-        if self.largest_batch is None:
-            return LARGER_MINIBATCHES
-        return f"batch_size <= {self.largest_batch}, with which the step adapts"
+
+def minibatch_remedy(ineligible: Ineligible | None) -> str:
+    """Return the remedy for too much gradient noise, as a change of the minibatches."""
+    if ineligible is not None and ineligible.needs_all_rows:
+        return "GMC, because this step does not adapt"
+    if ineligible is None or ineligible.largest_batch is None:
+        return "larger minibatches"
+    return f"batch_size <= {ineligible.largest_batch}, with which the step adapts"
 
 
 def _check_memory(source: RowSource, size: int) -> Ineligible | None:
@@ -248,9 +247,9 @@ def adapted_gradient(
         For ``control_variates=2``, if PyTensor has no second derivatives of the model.
     """
     has_control_variates = bool(control_variates) and not estimate.depends_on_others
-    obstacle = check_eligibility(estimate, product, has_control_variates=has_control_variates)
-    if obstacle is not None:
-        return obstacle
+    ineligible = check_eligibility(estimate, product, has_control_variates=has_control_variates)
+    if ineligible is not None:
+        return ineligible
     widths = [
         rows * manifold.size for _, manifold, rows in product.components if not manifold.is_flat
     ]

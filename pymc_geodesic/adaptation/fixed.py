@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptation import (
-    LARGER_MINIBATCHES,
-    LangevinChain,
-    ModelCoordinates,
-    Proposal,
-)
+from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
+from pymc_geodesic.adaptation.eligibility import Ineligible
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -158,10 +154,11 @@ class FixedParameters(ModelCoordinates):
     known_noise : KnownNoise
     n_steps : int
         Number of inner steps per draw.
+    ineligible : Ineligible
+        Reason why the coordinates are not whitened.
     """
 
     needs_warm_up = is_tuned = False
-    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,
@@ -171,8 +168,9 @@ class FixedParameters(ModelCoordinates):
         known_noise: KnownNoise,
         *,
         n_steps: int,
+        ineligible: Ineligible,
     ) -> None:
-        super().__init__(estimate, product)
+        super().__init__(estimate, product, ineligible)
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self.is_constant = parameters.is_constant
         self._last: LangevinParameters | None = None

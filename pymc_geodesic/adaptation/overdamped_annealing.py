@@ -128,7 +128,7 @@ class OverdampedAnnealing(ModelCoordinates):
         h, a time, or a schedule; adapted by default.
     n_steps : int
         Number of inner steps per draw.
-    obstacle : Ineligible
+    ineligible : Ineligible
         Reason why coordinates are not whitened.
     """
 
@@ -139,10 +139,10 @@ class OverdampedAnnealing(ModelCoordinates):
         *,
         step_size: float | Schedule | None,
         n_steps: int,
-        obstacle: Ineligible,
+        ineligible: Ineligible,
     ) -> None:
-        super().__init__(estimate, product)
-        self._given, self._n_steps, self._obstacle = step_size, n_steps, obstacle
+        super().__init__(estimate, product, ineligible)
+        self._given, self._n_steps = step_size, n_steps
         self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
         self._epoch = estimate.source.epoch
         self._measured = AnnealedMeasurements(2, final_bias=SETTINGS.final_bias)
@@ -153,17 +153,12 @@ class OverdampedAnnealing(ModelCoordinates):
         """Describe what is adapted."""
         if self._given is not None:
             return "adapts nothing: the step size is user-specified."
-        return f"adapts {self._obstacle.instead_of_whitening('step size')}"
+        return f"adapts {self.ineligible.instead_of_whitening('step size')}"
 
     @property
     def is_tuned(self) -> bool:
         """Whether a warm-up has chosen the step size."""
         return self._state.is_tuned
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise."""
-        return self._obstacle.minibatch_remedy
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""

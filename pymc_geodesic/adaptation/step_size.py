@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
@@ -85,7 +84,6 @@ class StepSizeAdaptation:
     """
 
     can_reuse_gradient = is_whitened = False
-    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class TemperatureAnnealing(ModelCoordinates):
     max_annealed_thermostat : float
         Upper bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
         ``max_thermostat``.
-    obstacle : Ineligible
+    ineligible : Ineligible
         Reason why coordinates are not whitened.
     """
 
@@ -139,13 +139,13 @@ class TemperatureAnnealing(ModelCoordinates):
         n_steps: int,
         starts_anywhere: bool,
         max_annealed_thermostat: float = SETTINGS.max_thermostat,
-        obstacle: Ineligible,
+        ineligible: Ineligible,
     ) -> None:
-        super().__init__(estimate, product)
+        super().__init__(estimate, product, ineligible)
         self._rule, self._measured = rule, measured
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self._noise_is_known, self._starts_anywhere = noise_is_known, starts_anywhere
-        self._max_annealed_thermostat, self._obstacle = max_annealed_thermostat, obstacle
+        self._max_annealed_thermostat = max_annealed_thermostat
         self.is_constant = parameters.is_constant
         self._slices = list(product.slices.values())
         self._widths = [part.stop - part.start for part in self._slices]
@@ -156,17 +156,12 @@ class TemperatureAnnealing(ModelCoordinates):
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return f"adapts {self._obstacle.instead_of_whitening('step size and friction')}"
+        return f"adapts {self.ineligible.instead_of_whitening('step size and friction')}"
 
     @property
     def is_tuned(self) -> bool:
         """Whether the parameters have been adapted in a warm-up."""
         return self._state.is_tuned
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise."""
-        return self._obstacle.minibatch_remedy
 
     def _initial_state(self) -> AnnealingState:
         return AnnealingState(False, 0.0, np.zeros(len(self.product.dims)))

@@ -23,12 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import (
-    LARGER_MINIBATCHES,
-    Exploration,
-    LangevinChain,
-    Proposal,
-)
+from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
 from pymc_geodesic.adaptation.centering import find_center
 from pymc_geodesic.adaptation.components import curved_points
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
@@ -188,7 +183,7 @@ class WhitenedAdaptation:
     """
 
     is_whitened = is_constant = needs_warm_up = True
-    minibatch_remedy = LARGER_MINIBATCHES
+    ineligible = None
 
     def __init__(
         self,

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.adaptation.components import (
     curved_variables,
     euclidean_names,
@@ -155,7 +154,6 @@ class WhitenedTrajectories:
     """
 
     is_whitened = needs_warm_up = True
-    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
+from pymc_geodesic.adaptation.eligibility import Ineligible
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
@@ -89,6 +90,11 @@ class LangevinSampler:
         self.adaptation, self.monitor = adaptation, monitor
         prepare(all_finite, evaluate, *((gmc, split_stream) if estimate.is_local else ()))
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
+
+    @property
+    def ineligible(self) -> Ineligible | None:
+        """Reason why the coordinates are not whitened; None if they are."""
+        return self.adaptation.ineligible
 
     @property
     def position(self) -> np.ndarray:

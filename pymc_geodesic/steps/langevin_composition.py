@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
+from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
 from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
 from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealedMeasurements,
@@ -265,7 +265,12 @@ def langevin_adaptation(
     known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(
-            estimate, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
+            estimate,
+            product,
+            parameters,
+            known_noise,
+            n_steps=n_steps or DEFAULT_STEPS,
+            ineligible=whitened,
         )
     return TemperatureAnnealing(
         estimate,
@@ -277,7 +282,7 @@ def langevin_adaptation(
         n_steps=n_steps or DEFAULT_STEPS,
         starts_anywhere=tune_temperature is not None or estimate.is_local,
         max_annealed_thermostat=max_annealed_thermostat,
-        obstacle=whitened,
+        ineligible=whitened,
     )
 
 
@@ -365,8 +370,9 @@ def langevin_monitors(
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
-    """Log why a step does not adapt its coordinates, as a warning if there is a remedy.
+    """Log why a step does not adapt its coordinates.
 
+    The log is a warning if they are adapted with another batch size, or by a step with all rows.
     Also log advice if minibatches cost more than all rows, or should be larger.
     """
     if not adaptation.needs_warm_up:
@@ -379,7 +385,8 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
             _log.warning(see(message, "minibatches-or-all-rows"))
         return
     message = f"{source} {adaptation!r}"
-    if adaptation.minibatch_remedy != LARGER_MINIBATCHES:
+    ineligible = adaptation.ineligible
+    if ineligible is not None and (ineligible.largest_batch or ineligible.needs_all_rows):
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)

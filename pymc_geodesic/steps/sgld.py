@@ -265,7 +265,7 @@ class SGLD(GeodesicStep):
                 self.product,
                 step_size=plain_number(step_size),
                 n_steps=n_steps or DEFAULT_STEPS,
-                obstacle=whitened,
+                ineligible=whitened,
             )
         else:
             self.adaptation = whitened

@@ -18,6 +18,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 from threadpoolctl import threadpool_limits
 
+from pymc_geodesic.adaptation.eligibility import minibatch_remedy
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.count_estimate import LikelihoodError
 from pymc_geodesic.densities.model_terms import LogTerms
@@ -437,7 +438,7 @@ class GeodesicStep(BlockedStep):
     def _warning(self, diagnosis: Diagnosis) -> SamplerWarning:
         sampled = ", ".join(variable.name for variable in self.variables)
         source = f"{type(self).__name__}[{sampled}]"
-        message = diagnosis.message(source, self.sampler.adaptation.minibatch_remedy)
+        message = diagnosis.message(source, minibatch_remedy(self.sampler.ineligible))
         return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
 
     def _divergence_error(self, error: NotFiniteError, point: PointType) -> SamplingError:
