@@ -382,7 +382,7 @@ def max_step_size_for_curvature(
 
 def max_step_size_of_exploration(
     points: Sequence[tuple[slice, int]],
-    windows: MassMatrixWindows | None,
+    windows: MassMatrixWindows,
     gradient: AdaptedGradient,
 ) -> float:
     """Upper bound of h by the gradients of the exploration; infinite if there are few.
@@ -391,12 +391,12 @@ def max_step_size_of_exploration(
     ----------
     points
         See `pymc_geodesic.adaptation.components.curved_points`.
-    windows : MassMatrixWindows or None
+    windows : MassMatrixWindows
         Draws and gradients of the exploration.
     gradient : AdaptedGradient
         Gradient with the metric of the exploration.
     """
-    if windows is None or len(windows) < SETTINGS.min_gradients:
+    if len(windows) < SETTINGS.min_gradients:
         return math.inf
     gradients, d = windows.gradients, gradient.n_euclidean
     gradients[:, d:] *= np.repeat(gradient.metric.lengths, gradient.widths)
