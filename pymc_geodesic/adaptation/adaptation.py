@@ -120,7 +120,7 @@ class LangevinAdaptation(Protocol):
 
     @property
     def ineligible(self) -> Ineligible | None:
-        """Reason why the coordinates are not whitened; None if they are."""
+        """Reason why parameters are adapted without whitening; None otherwise."""
 
     @property
     def noise_ratio(self) -> float:
@@ -207,14 +207,12 @@ class ModelCoordinates(ABC):
     ----------
     estimate : GradientEstimate
     product : Product
-    ineligible : Ineligible
-        Reason why the coordinates are not whitened.
     """
 
-    def __init__(
-        self, estimate: GradientEstimate, product: Product, ineligible: Ineligible
-    ) -> None:
-        self._estimate, self.product, self.ineligible = estimate, product, ineligible
+    ineligible: Ineligible | None = None
+
+    def __init__(self, estimate: GradientEstimate, product: Product) -> None:
+        self._estimate, self.product = estimate, product
 
     @property
     def logp_grad(self) -> GradientFunctionLike:

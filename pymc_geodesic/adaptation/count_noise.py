@@ -330,7 +330,7 @@ class CountNoiseAdaptation:
         variance = self._rule.variance(values, chain, counts, exposures)
         n_grad = self.n_grad
         noise = np.zeros(len(layout.parts))
-        if not estimate.source.is_everything:
+        if not estimate.source.has_all_rows:
             other = self._drift(values, chain.log_state, second, chain.stream)
             if other is None:
                 return 2

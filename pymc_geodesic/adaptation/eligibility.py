@@ -112,7 +112,7 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
     source = estimate.source
     n_rows = source.n_rows
     wanted = sample_size(n_rows, size, source.batch_size, values_per_row(source))
-    if wanted == n_rows and not source.moves:
+    if wanted == n_rows and not source.replaces_arrays:
         arrays, _ = next(iter(source.all_rows() or ()))
         return RowSample.simple(arrays, n_rows, n_rows)
     if not source.is_streamed:
@@ -202,7 +202,7 @@ def check_eligibility(
     if any(manifold.has_edge for _, manifold, _ in product.components):
         return Ineligible("a variable is on a manifold with an edge, such as a simplex")
     source = estimate.source
-    if source.is_everything:
+    if source.has_all_rows:
         return None
     if source.all_rows() is None:
         return Ineligible(
@@ -254,7 +254,7 @@ def adapted_gradient(
         rows * manifold.size for _, manifold, rows in product.components if not manifold.is_flat
     ]
     source = estimate.source
-    if source.is_everything:
+    if source.has_all_rows:
         return AdaptedGradient(product.size, widths, estimate.logp_grad)
     total = estimate.total_gradient()
     if total is None:

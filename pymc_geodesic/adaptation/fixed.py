@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
-from pymc_geodesic.adaptation.eligibility import Ineligible
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -154,8 +153,6 @@ class FixedParameters(ModelCoordinates):
     known_noise : KnownNoise
     n_steps : int
         Number of inner steps per draw.
-    ineligible : Ineligible
-        Reason why the coordinates are not whitened.
     """
 
     needs_warm_up = is_tuned = False
@@ -168,9 +165,8 @@ class FixedParameters(ModelCoordinates):
         known_noise: KnownNoise,
         *,
         n_steps: int,
-        ineligible: Ineligible,
     ) -> None:
-        super().__init__(estimate, product, ineligible)
+        super().__init__(estimate, product)
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self.is_constant = parameters.is_constant
         self._last: LangevinParameters | None = None

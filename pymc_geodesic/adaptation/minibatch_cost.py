@@ -185,7 +185,7 @@ def minibatch_cost(
         None without minibatches, or for streamed rows.
     """
     source = estimate.source
-    if source.is_everything or source.is_streamed:
+    if source.has_all_rows or source.is_streamed:
         return None
     arrays, _ = next(iter(source.all_rows() or ()), ({}, 0))
     if not arrays:

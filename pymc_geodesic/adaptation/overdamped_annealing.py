@@ -132,6 +132,8 @@ class OverdampedAnnealing(ModelCoordinates):
         Reason why coordinates are not whitened.
     """
 
+    ineligible: Ineligible
+
     def __init__(
         self,
         estimate: GradientEstimate,
@@ -141,8 +143,8 @@ class OverdampedAnnealing(ModelCoordinates):
         n_steps: int,
         ineligible: Ineligible,
     ) -> None:
-        super().__init__(estimate, product, ineligible)
-        self._given, self._n_steps = step_size, n_steps
+        super().__init__(estimate, product)
+        self._given, self._n_steps, self.ineligible = step_size, n_steps, ineligible
         self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
         self._epoch = estimate.source.epoch
         self._measured = AnnealedMeasurements(2, final_bias=SETTINGS.final_bias)
@@ -255,7 +257,7 @@ class OverdampedAnnealing(ModelCoordinates):
             if not self._has_compared and i + 1 < minibatches.size:
                 n_grad += self._remember_gradient(chain.z, minibatch)
         self._state.last_difference = np.empty(0)
-        if not self._estimate.source.is_everything:
+        if not self._estimate.source.has_all_rows:
             # with few inner steps the noise is unknown; as an upper bound, use the whole gradient
             gradient = self._estimate.gradient_at(chain.z, int(minibatches[0]))
             square = float(gradient @ gradient)
@@ -311,7 +313,7 @@ class OverdampedAnnealing(ModelCoordinates):
 
         Return the number of gradient evaluations.
         """
-        if self._estimate.source.is_everything:
+        if self._estimate.source.has_all_rows:
             return 0
         self._state.last_gradient = self._estimate.gradient_at(x, minibatch)
         return 1

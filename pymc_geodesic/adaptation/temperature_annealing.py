@@ -115,7 +115,7 @@ class TemperatureAnnealing(ModelCoordinates):
         Whether the known noise replaces the measured noise.
     n_steps : int
         Number of inner steps per draw.
-    starts_anywhere : bool
+    fixed_initial_temperature : bool
         Whether the initial temperature is the same for all starting points.
     max_annealed_thermostat : float
         Upper bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
@@ -124,6 +124,7 @@ class TemperatureAnnealing(ModelCoordinates):
         Reason why coordinates are not whitened.
     """
 
+    ineligible: Ineligible
     needs_warm_up = True
 
     def __init__(
@@ -137,15 +138,16 @@ class TemperatureAnnealing(ModelCoordinates):
         *,
         noise_is_known: bool,
         n_steps: int,
-        starts_anywhere: bool,
+        fixed_initial_temperature: bool,
         max_annealed_thermostat: float = SETTINGS.max_thermostat,
         ineligible: Ineligible,
     ) -> None:
-        super().__init__(estimate, product, ineligible)
+        super().__init__(estimate, product)
         self._rule, self._measured = rule, measured
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
-        self._noise_is_known, self._starts_anywhere = noise_is_known, starts_anywhere
+        self._noise_is_known = noise_is_known
         self._max_annealed_thermostat = max_annealed_thermostat
+        self._fixed_initial_temperature, self.ineligible = fixed_initial_temperature, ineligible
         self.is_constant = parameters.is_constant
         self._slices = list(product.slices.values())
         self._widths = [part.stop - part.start for part in self._slices]
@@ -289,7 +291,7 @@ class TemperatureAnnealing(ModelCoordinates):
             chain.restart_at(before, self.product)
             self._state.last_gradient = np.empty(0)
             return True, 0
-        if self._estimate.source.is_everything:
+        if self._estimate.source.has_all_rows:
             return False, 0
         # for a difference with the gradient of another minibatch at the next draw
         last = int(proposal.minibatches[-1])
@@ -335,7 +337,7 @@ class TemperatureAnnealing(ModelCoordinates):
         # over this length the density changes by a factor of e, and kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / SETTINGS.max_probe_length)
         self._begin_power_iteration(chain)
-        all_rows = self._estimate.source.is_everything
+        all_rows = self._estimate.source.has_all_rows
         one_minibatch = all_rows or minibatches[0] == minibatches[-1]
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures, noises = np.empty(n), np.zeros((n, len(self.product.dims)))
@@ -360,7 +362,7 @@ class TemperatureAnnealing(ModelCoordinates):
                 self._measured.assume_noise(np.array(squares) / self.product.dims)
             return n_grad
         n_grad += n
-        if self._starts_anywhere or not tune:
+        if self._fixed_initial_temperature or not tune:
             return n_grad
         gradients = np.array([self._tangent_gradient(chain.z, int(b)) for b in minibatches[:n]])
         is_finite = all_finite(gradients.ravel())

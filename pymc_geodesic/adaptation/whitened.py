@@ -128,7 +128,7 @@ class WarmUp:
         Sum of the draws of the tuning phase since the last check point or divergence.
     z_count : int
         Number of these draws.
-    home : ndarray, shape (size,) or (0,)
+    tuning_start : ndarray, shape (size,) or (0,)
         Position where the tuning phase began, in the coordinates of the model.
     n_divergences, n_runaways : int
         Number of divergences in succession, and of all draws at a runaway temperature.
@@ -138,7 +138,7 @@ class WarmUp:
     n_exploration: int
     z_sum: np.ndarray
     z_count: int = 0
-    home: np.ndarray = field(default_factory=lambda: np.empty(0))
+    tuning_start: np.ndarray = field(default_factory=lambda: np.empty(0))
     n_divergences: int = 0
     n_runaways: int = 0
 
@@ -289,7 +289,7 @@ class WhitenedAdaptation:
             self._bound_step_size()
             self._set_noise_points(chain)
             n_grad += self._measure_noise(chain)
-            self._warm_up.home = self.to_position(chain.z)
+            self._warm_up.tuning_start = self.to_position(chain.z)
         elif tune:
             n_grad += self._measure_at_draw(chain)
             if self._warm_up.is_check_point(chain.n):
@@ -341,7 +341,7 @@ class WhitenedAdaptation:
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
-        if self._estimate.source.is_everything:
+        if self._estimate.source.has_all_rows:
             return
         sample = sample_rows(self._estimate, self.product.size)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
@@ -484,14 +484,15 @@ class WhitenedAdaptation:
         return 0
 
     def _undo_draw(self, chain: LangevinChain, before: np.ndarray, *, runs_away: bool) -> None:
-        """Return to before a draw, or to where the tuning phase began, and halve the step size."""
+        """Return to before a draw, or to the start of the tuning phase, and halve the step size."""
         warm_up = self._warm_up
         warm_up.n_divergences += 1
         warm_up.n_runaways += runs_away
         # the draws before a runaway temperature already led away from the posterior; and several
         # divergences in succession are due to the position, not to the step size
-        goes_home = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
-        chain.restart_at(self.gradient.whiten(warm_up.home) if goes_home else before, self.product)
+        returns_to_start = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
+        start = self.gradient.whiten(warm_up.tuning_start) if returns_to_start else before
+        chain.restart_at(start, self.product)
         warm_up.forget_draws()
         self._noise.discard_draws()
         self._bounded.reduce_step_size(0.5, self._noise.variances)

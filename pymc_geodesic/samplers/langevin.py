@@ -31,7 +31,7 @@ EXPLORATION_STATS = {
     "largest_thermostat": 0.0,
     "noise_clips": 0,
     "n_steps": 0,
-    "phase": "search",
+    "phase": "explore",
     "configurational_temperature": math.nan,
     "whitened_gradient": math.nan,
 }
@@ -93,7 +93,7 @@ class LangevinSampler:
 
     @property
     def ineligible(self) -> Ineligible | None:
-        """Reason why the coordinates are not whitened; None if they are."""
+        """See `LangevinAdaptation`."""
         return self.adaptation.ineligible
 
     @property

@@ -48,7 +48,7 @@ class Sampler(Protocol):
 
     @property
     def ineligible(self) -> Ineligible | None:
-        """Reason why a Langevin sampler does not whiten its coordinates; None otherwise."""
+        """Reason why a Langevin sampler adapts without whitening; None otherwise."""
 
     @property
     def position(self) -> np.ndarray:

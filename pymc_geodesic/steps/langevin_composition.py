@@ -59,7 +59,7 @@ _log = logging.getLogger("pymc")
 SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 
 ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
-    "phase": (np.dtype("<U6"), []),
+    "phase": (np.dtype("<U7"), []),
     "configurational_temperature": (np.float64, []),
     "whitened_gradient": (np.float64, []),
     "noise_ratio": (np.float64, []),
@@ -265,12 +265,7 @@ def langevin_adaptation(
     known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(
-            estimate,
-            product,
-            parameters,
-            known_noise,
-            n_steps=n_steps or DEFAULT_STEPS,
-            ineligible=whitened,
+            estimate, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
         )
     return TemperatureAnnealing(
         estimate,
@@ -280,7 +275,7 @@ def langevin_adaptation(
         known_noise,
         noise_is_known=gradient_noise is not None,
         n_steps=n_steps or DEFAULT_STEPS,
-        starts_anywhere=tune_temperature is not None or estimate.is_local,
+        fixed_initial_temperature=tune_temperature is not None or estimate.is_local,
         max_annealed_thermostat=max_annealed_thermostat,
         ineligible=whitened,
     )

@@ -178,7 +178,7 @@ class GeodesicStep(BlockedStep):
         Variables with one value for each row of the minibatch.
     manifolds : mapping of str to Manifold class, optional
         Manifold by variable name.
-    everywhere : Manifold class, optional
+    manifold : Manifold class, optional
         Manifold of all variables, instead of those that their transforms imply.
     is_corrected : bool
         Whether a Metropolis correction rejects proposals outside the support of the density.
@@ -236,7 +236,7 @@ class GeodesicStep(BlockedStep):
         minibatches: MinibatchArguments,
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         manifolds: Mapping[str, type[Manifold]] | None = None,
-        everywhere: type[Manifold] | None = None,
+        manifold: type[Manifold] | None = None,
         is_corrected: bool = False,
         starts_at_edges: bool = False,
         model: Model | None,
@@ -254,7 +254,7 @@ class GeodesicStep(BlockedStep):
             size = self.minibatches.batch_size
             _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
         every = manifold_variables(
-            self.model, self._same_variables(vars), manifolds, everywhere=everywhere
+            self.model, self._same_variables(vars), manifolds, manifold=manifold
         )
         if isinstance(local, str) and local in self.model.dim_lengths:
             dims = self.model.named_vars_to_dims
@@ -276,14 +276,14 @@ class GeodesicStep(BlockedStep):
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
         self.streamed = self.minibatches.streamed
-        self._sees_part_of_data = bool(self.streamed) or draws_minibatches(self.model)
+        self._has_partial_data = bool(self.streamed) or draws_minibatches(self.model)
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._has_started = self._has_local_values = False
-        # values of the last draw, by which `_moved_elsewhere` recognizes changes by other steps
-        self._written: dict[str, np.ndarray] = {}
+        # values of the last draw, for `_changed_by_other_step`
+        self._last_values: dict[str, np.ndarray] = {}
 
     @property
     def vars(self) -> list[TensorVariable]:
@@ -348,7 +348,7 @@ class GeodesicStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
-        if self._sees_part_of_data:
+        if self._has_partial_data:
             _STEPS_OF_CHAIN.add(self._given_model, self)
         stream = new_stream(self.rng)
         limit_blas_threads(os.getpid())
@@ -358,7 +358,7 @@ class GeodesicStep(BlockedStep):
         self._n_tune, self._n_draws = tune, draws
         self.draw, self.tune = 0, tune > 0
         self.sampler.initialize(stream, tune, draws)
-        self._forget_point()
+        self._reset_point()
         for monitor in self.monitors:
             monitor.initialize(draws)
 
@@ -380,7 +380,7 @@ class GeodesicStep(BlockedStep):
         if self.draw == 0:
             self._check_start(point)
         try:
-            if not self._has_started or self._moved_elsewhere(point):
+            if not self._has_started or self._changed_by_other_step(point):
                 self.sampler.start(self._packed(point))
                 self._has_started = True
             if not self._has_local_values:
@@ -404,7 +404,7 @@ class GeodesicStep(BlockedStep):
         """Check the first point of a chain, and that a chain without warm-up has been tuned."""
         name, adaptation = type(self).__name__, self.sampler.adaptation
         check_log_density(name, self.variables, self._log_terms, point)
-        if self._sees_part_of_data:
+        if self._has_partial_data:
             _STEPS_OF_CHAIN.check(self._given_model, self)
         if self._n_tune or not adaptation.needs_warm_up:
             return
@@ -458,7 +458,7 @@ class GeodesicStep(BlockedStep):
         source = self.estimator.source
         return LogTerms(
             self.model,
-            {*source.arrays, *source.whole} if source.moves else (),
+            {*source.arrays, *source.whole} if source.replaces_arrays else (),
             [variable.name for variable in self.variables] if self._starts_at_edges else [],
         )
 
@@ -479,11 +479,11 @@ class GeodesicStep(BlockedStep):
 
     # --- points and vectors ----------------------------------------------------------------------
 
-    def _moved_elsewhere(self, point: PointType) -> bool:
+    def _changed_by_other_step(self, point: PointType) -> bool:
         """Whether another step has changed the values since the last draw."""
-        for name, written in self._written.items():
+        for name, last in self._last_values.items():
             value = point[name]
-            if value is not written and not np.array_equal(value, written):
+            if value is not last and not np.array_equal(value, last):
                 return True
         return False
 
@@ -496,15 +496,15 @@ class GeodesicStep(BlockedStep):
 
     def _unpacked(self, position: np.ndarray, point: PointType) -> PointType:
         """Point with new values of the variables, and of the local variables."""
-        written = self.packing.unpack(position)
-        self._written.update(written)
-        point = {**point, **written}
+        values = self.packing.unpack(position)
+        self._last_values.update(values)
+        point = {**point, **values}
         self.estimator.write_local(point)
         return point
 
-    def _forget_point(self) -> None:
-        """Forget the values of the last draw, which may belong to another chain."""
-        self._written = {}
+    def _reset_point(self) -> None:
+        """Discard the values of the last draw, which may belong to another chain."""
+        self._last_values = {}
         self._has_local_values = False
         self._has_started = self.sampler.position.size > 0
 
@@ -559,7 +559,7 @@ class GeodesicStep(BlockedStep):
 
     def _set_sampling_state(self, state: DataClassState) -> None:
         WithSamplingState.sampling_state.fset(self, state)
-        self._forget_point()
+        self._reset_point()
 
     sampling_state = property(WithSamplingState.sampling_state.fget, _set_sampling_state)
 
