@@ -111,9 +111,9 @@ class MinibatchCost:
     def __str__(self) -> str:
         """Describe the cost."""
         return (
-            f"An independent draw takes about {self.n_steps:.0f} gradients of "
-            f"batch_size={self.batch_size} of {self.n_rows:,} rows, and {self.ratio:.2g} times as "
-            f"long as the {self.n_steps_all:.0f} gradients with all rows"
+            f"An independent draw takes about {self.n_steps:.0f} minibatch gradients "
+            f"(batch_size={self.batch_size} of {self.n_rows:,} rows), which is {self.ratio:.2g} "
+            f"times the time of a GMC trajectory ({self.n_steps_all:.0f} gradients over all rows)"
         )
 
     @property
@@ -126,8 +126,8 @@ class MinibatchCost:
             # with this batch size n_steps is about the maximum, since noise is proportional to 1/n
             larger = min(math.ceil(self.batch_size * self.n_steps / most), self.n_rows)
             return (
-                f"A draw uses at most {most} of them, so that draws are autocorrelated. Use "
-                f"batch_size >= {larger}, or GMC"
+                f"A draw uses at most {most} of these gradients, so that draws are autocorrelated. "
+                f"Use batch_size >= {larger}, or GMC"
             )
         return ""
 

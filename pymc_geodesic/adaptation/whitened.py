@@ -71,13 +71,15 @@ class WhitenedSettings:
         hand.
     max_mean_square, max_mean : float
         Mean square of the whitened mean of the draws, and largest component, above which the
-        centering point moves there; chosen by hand. In a hierarchy whose center was 16 sds off in
-        the log scale alone, the noise made that 50 % too wide (``docs/scale.md``).
+        centering point moves there; chosen by hand. If the centering point of a hierarchy was 16
+        standard deviations from the mean in the log scale only, gradient noise made the standard
+        deviation of the log scale 50 % too large (``docs/scale.md``).
     noise_errors : float
         Standard errors of the variance of the noise that bound the step size as noise
-        heterogeneity does; more than one, because those of noise that few rows make are
-        underestimated. With it, Student-t regressions with covariates of 2.5 degrees of freedom
-        have standard deviations of 0.91 to 1.08 times the exact ones (``docs/adaptation.md``).
+        heterogeneity does; more than one, because the standard error is underestimated if few rows
+        contribute most of the noise. With it, Student-t regressions with covariates of 2.5 degrees
+        of freedom have standard deviations of 0.91 to 1.08 times the exact ones
+        (``docs/adaptation.md``).
     max_divergences : int
         Number of divergences in succession after which the chain returns to where the tuning phase
         began; chosen by hand.
@@ -308,7 +310,8 @@ class WhitenedAdaptation:
         diverging: bool,
     ) -> tuple[bool, int]:
         """Check the temperature, and undo a draw that diverged; see `LangevinAdaptation`."""
-        # with an unstable kick v·v is negative where it is read
+        # the estimated temperature (`position_temperature`) can be negative if the integrator is
+        # unstable
         limit = runaway_temperature(self._model_product.dim, self._warm_up.n_runaways)
         runs_away = not diverging and abs(temperature) > limit
         if diverging or runs_away:

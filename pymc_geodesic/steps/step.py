@@ -6,7 +6,6 @@ import copy
 import functools
 import inspect
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -16,7 +15,6 @@ import numpy as np
 from pytensor.graph import Variable
 from rich.progress import TextColumn
 from rich.table import Column
-from threadpoolctl import threadpool_limits
 
 from pymc_geodesic.adaptation.eligibility import minibatch_remedy
 from pymc_geodesic.arguments import check_compile_kwargs
@@ -31,6 +29,7 @@ from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.runtime.threads import limit_blas_threads
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.checks import (
     StepsOfChain,
@@ -589,17 +588,3 @@ class GeodesicStep(BlockedStep):
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
         return progress_updates(cls._progress_stats)
-
-
-@functools.cache
-def limit_blas_threads(process: int) -> None:
-    """Limit BLAS in a worker process to its share of the cores, once in each process.
-
-    Parameters
-    ----------
-    process : int
-        Process id.
-    """
-    if multiprocessing.parent_process() is not None:
-        cores = os.cpu_count() or 1
-        threadpool_limits(limits=max(1, cores // min(4, cores)), user_api="blas")
