@@ -20,31 +20,32 @@ from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sa
 class EligibilitySettings:
     """Limits of the exploration and of control variates. A value is a number of 8 bytes.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     sample_rows, sample_rows_per_dimension : int
         Number of rows of the subsample for the exploration: 5,000, or 50 for each coordinate if
-        that is more; chosen by hand. Sixteen posteriors were explored with at most 5,000 rows
+        that is more. Sixteen posteriors were explored with at most 5,000 rows
         (`benchmarks.adaptation`).
     max_sample_cost : int
         Upper bound of the number of rows of the subsample times the geometric mean of the number of
-        values of a row and the number of coordinates; chosen by hand.
+        values of a row and the number of coordinates.
     min_minibatches : int
-        Minimum size of the subsample, in minibatches; chosen by hand.
+        Minimum size of the subsample, in minibatches.
     max_values : int
         Upper bound of the number of values in the smallest subsample, which the exploration keeps
-        in memory: 0.8 GB; chosen by hand.
+        in memory: 0.8 GB.
     max_coordinates : int
         Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800
         pairs of minibatches and at most 32 kB for each coordinate; by calculation.
     max_second_order : int
         Maximum number of coordinates for which ``control_variates="auto"`` may use second order,
-        which takes one pass over all rows for each coordinate; chosen by hand. With 28 coordinates
-        the Hessian over all rows took 20 to 30 times as long as the gradient
-        (`benchmarks.control_variates`).
+        which takes one pass over all rows for each coordinate. With 28 coordinates the Hessian over
+        all rows took 20 to 30 times as long as the gradient (`benchmarks.control_variates`).
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
-        poor estimate of the noise of their sum; chosen by hand.
+        poor estimate of the noise of their sum.
     """
 
     sample_rows: int = 5000

@@ -27,9 +27,9 @@ class FixedParameterSettings:
     Attributes
     ----------
     runaway_temperature : float
-        Kinetic temperature in the warm-up above which a draw counts as a divergence; chosen by
-        hand. With too large step sizes positions grow without bound, but in a density with normal
-        tails they overflow only after many draws.
+        Kinetic temperature in the warm-up above which a draw counts as a divergence; heuristic, no
+        measurement. With too large step sizes positions grow without bound, but in a density with
+        normal tails they overflow only after many draws.
     """
 
     runaway_temperature: float = 1e9

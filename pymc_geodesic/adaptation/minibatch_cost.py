@@ -36,6 +36,8 @@ class MinibatchCostSettings:
     20,000 rows in groups of 10 and 20, and minibatches of 100 to 2,500 rows. The effective sample
     size per draw was 0.8 to 3.5 times that with all rows; the ratio is assumed to be 1.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     prior_rows : float
@@ -49,7 +51,7 @@ class MinibatchCostSettings:
     step : float
         Fixed cost of a step.
     values_per_row : float
-        Number of values of a row that double its cost; chosen by hand.
+        Number of values of a row that double its cost.
     worst_noise : float
         Ratio of the noise variance along the worst coordinate to that along a typical one, measured
         as 1.9 to 3.9. It bounds the step size.
@@ -59,13 +61,12 @@ class MinibatchCostSettings:
     trajectory_length : float
         Mean length of a trajectory in whitened coordinates.
     max_draws : float
-        Number of draws per independent draw above which a message recommends larger minibatches;
-        chosen by hand.
+        Number of draws per independent draw above which a message recommends larger minibatches.
     min_rows : int
         Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
         Ratio of the time with minibatches to that with all rows above which a message recommends
-        all rows; chosen by hand.
+        all rows.
     """
 
     prior_rows: float = 9.0

@@ -43,21 +43,23 @@ from pymc_geodesic.schedules import Schedule
 class OverdampedAnnealingSettings:
     """Constants of the measurements and of the step size.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     final_bias : float
-        Allowed relative bias of the variance at the end of the warm-up; chosen by hand.
+        Allowed relative bias of the variance at the end of the warm-up.
     max_time : float
         Upper bound of h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
         calculation.
     n_start_measurements : int
-        Number of measurements at the starting point; chosen by hand.
+        Number of measurements at the starting point.
     max_probe_length : float
-        Upper bound of the length of finite differences before there is a step size; chosen by hand.
+        Upper bound of the length of finite differences before there is a step size.
     runaway_distance : float
         Distance, in units of the standard deviation of the injected noise, above which a draw of
-        the warm-up counts as a divergence; chosen by hand. With too large step sizes positions grow
-        without bound, but overflow only after many draws.
+        the warm-up counts as a divergence. With too large step sizes positions grow without bound,
+        but overflow only after many draws.
     """
 
     final_bias: float = 0.05

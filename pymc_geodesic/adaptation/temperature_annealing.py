@@ -42,14 +42,15 @@ from pymc_geodesic.runtime.numerics import all_finite
 class TemperatureAnnealingSettings:
     """Constants of the measurements and of the thermostats.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     n_start_measurements : int
         Number of measurements at the starting point. The second half is used, after the power
-        iteration has converged towards the largest curvature; chosen by hand.
+        iteration has converged towards the largest curvature.
     max_probe_length : float
-        Upper bound of the arc length of finite differences before there is a step size; chosen by
-        hand.
+        Upper bound of the arc length of finite differences before there is a step size.
     max_thermostat : float
         Upper bound of (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
         a bound, a starting point far from the posterior, or a visit to the edge of a simplex, would
@@ -58,7 +59,7 @@ class TemperatureAnnealingSettings:
         ``tests/steps/test_every_route.py``).
     reported_bias : float
         Bias of the variance by minibatch noise above which draws with local variables are
-        diagnosed; chosen by hand.
+        diagnosed.
     remedied_bias : float
         Bias with the recommended step size and friction: 1 % of the standard deviation.
     """

@@ -59,21 +59,22 @@ from pymc_geodesic.runtime.numerics import all_finite
 class WhitenedSettings:
     """Constants of the warm-up.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     exploration_fraction : float
-        Fraction of the warm-up for exploration; chosen by hand.
+        Fraction of the warm-up for exploration.
     min_exploration, max_exploration : int
-        Bounds of the number of its draws; chosen by hand. The posteriors of
-        `benchmarks.adaptation` are explored in 500.
+        Bounds of the number of its draws. The posteriors of `benchmarks.adaptation` are explored in
+        500.
     check_points : tuple of float
-        Fractions of the tuning phase at which noise and centering point are updated; chosen by
-        hand.
+        Fractions of the tuning phase at which noise and centering point are updated.
     max_mean_square, max_mean : float
         Mean square of the whitened mean of the draws, and largest component, above which the
-        centering point moves there; chosen by hand. If the centering point of a hierarchy was 16
-        standard deviations from the mean in the log scale only, gradient noise made the standard
-        deviation of the log scale 50 % too large (``docs/scale.md``).
+        centering point moves there. If the centering point of a hierarchy was 16 standard
+        deviations from the mean in the log scale only, gradient noise made the standard deviation
+        of the log scale 50 % too large (``docs/scale.md``).
     noise_errors : float
         Standard errors of the variance of the noise that bound the step size as noise
         heterogeneity does; more than one, because the standard error is underestimated if few rows
@@ -82,7 +83,7 @@ class WhitenedSettings:
         (``docs/adaptation.md``).
     max_divergences : int
         Number of divergences in succession after which the chain returns to where the tuning phase
-        began; chosen by hand.
+        began.
     """
 
     exploration_fraction: float = 0.5
