@@ -204,7 +204,7 @@ class gSGNHT(GeodesicStep):
     ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
     and variables), ``thermostat`` and ``friction`` (ξ and C, means over variables), ``noise_clips``
     (coordinates whose known noise exceeds the noise of the dynamics), ``diverging`` (draw that is
-    not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or
+    not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
     ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
     monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
     with ``local`` also ``acceptance_rate`` (of the local variables).

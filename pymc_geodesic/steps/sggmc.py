@@ -202,7 +202,7 @@ class SGGMC(GeodesicStep):
     ``temperature`` (estimated temperature of the positions, from v·v/m in the middle of a kick,
     averaged over inner steps and variables), ``friction`` (mean over variables),
     ``noise_clips`` (coordinates whose known noise exceeds the noise of the dynamics), ``diverging``
-    (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"search"``,
+    (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``,
     ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the
     stationarity monitor), ``noise_ratio`` (variance of the gradient with control variates over that
     without); with ``local`` also ``acceptance_rate`` (of the local variables).
