@@ -12,13 +12,14 @@ each.
   warm-up, draws, and reading or compiling code. A short run of each sampler before fills the
   compilation caches.
 - *ESS* is the bulk effective sample size of the worst coordinate, all effects included; that of
-  ``sd``, the standard deviation of the groups, has a column of its own. NUTS makes
-  fewer draws than the others. As half of each run is warm-up, ESS per second can be compared.
+  ``sd``, the standard deviation of the groups, has a column of its own. All samplers have as many
+  tuning draws as draws.
 - The *joint Laplace approximation* is a normal distribution at the mode of all unconstrained
   coordinates, with the inverse of the negative Hessian as covariance.
 
 **Direction near a pole.** Thirty unit vectors about a direction five degrees from the pole at
-longitude 180°, by NUTS in longitude and colatitude and by ``GMC`` on the sphere, four chains.
+longitude 180°, four chains each: NUTS in longitude and colatitude, NUTS and ``GMC`` for a unit
+vector.
 
 ``--quick`` runs small versions that test the script.
 """
@@ -74,7 +75,7 @@ class Sampler(NamedTuple):
 
 
 SAMPLERS = (
-    Sampler("pm.sample(), NUTS", GRAY, dict, 400),
+    Sampler("pm.sample(), NUTS", GRAY, dict, 1000),
     Sampler("GMC()", BLUE, lambda: {"step": pg.GMC()}, 1000),
     Sampler("SGGMC(batch_size=1000)", ORANGE, lambda: {"step": pg.SGGMC(batch_size=1000)}, 1000),
 )
@@ -214,7 +215,7 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
 
 
 def pole(draws: int) -> Figure:
-    """Draw the posterior of a direction near a pole, by NUTS in two angles and by ``GMC``."""
+    """Draw the posterior of a direction near a pole, in two angles and as a unit vector."""
     tilt = np.deg2rad(5.0)
     center = [-np.sin(tilt), 0.0, np.cos(tilt)]
     rows, _ = pg.datasets.make_vmf_mixture([center], 30.0, 30, random_seed=1)
@@ -236,17 +237,17 @@ def pole(draws: int) -> Figure:
         by_transform = pm.sample(draws, **settings)
     runs = {
         "NUTS, longitude and colatitude": in_angles,
-        "GMC, unit vector": on_sphere,
         "NUTS, unit vector": by_transform,
+        "GMC, unit vector": on_sphere,
     }
-    figure, panels = plt.subplots(1, 2, figsize=(7.6, 3.8), sharex=True, sharey=True)
-    for axes, (label, idata) in zip((*panels, None), runs.items(), strict=True):
+    figure, panels = plt.subplots(
+        1, 3, figsize=(9.6, 3.6), sharex=True, sharey=True, layout="constrained"
+    )
+    for axes, (label, idata) in zip(panels, runs.items(), strict=True):
         mu = idata.posterior["mu"].values
         ess, rhat = worst(mu)
         divergences = int(idata.sample_stats["diverging"].sum())
         print(f"{label}: ESS {ess:,.0f}, R-hat {rhat:.3f}, {divergences} divergences")
-        if axes is None:
-            continue
         for chain, color in zip(mu, (BLUE, ORANGE, GREEN, RED), strict=True):
             axes.plot(*np.degrees(chain[:, :2].T), ".", color=color, markersize=1.8)
         axes.plot([-19.0, 0.0], [0.0, 0.0], color="black", linewidth=0.8, linestyle=":")
@@ -255,8 +256,10 @@ def pole(draws: int) -> Figure:
         axes.set(
             aspect="equal", xlim=(-19.0, 5.0), ylim=(-10.0, 7.0), xlabel="degrees from the pole"
         )
+        axes.label_outer()
         axes.text(-18.8, 0.2, "longitude 180°", fontsize=8, va="bottom")
         axes.spines[["right", "top"]].set_visible(False)
+    panels[0].set_ylabel("degrees from the pole")
     return figure
 
 

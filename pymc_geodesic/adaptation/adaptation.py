@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.eligibility import Ineligible
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels.gmc import Leapfrog
@@ -21,9 +22,6 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
-
-LARGER_MINIBATCHES = "larger minibatches"
-"""Usual remedy for too much gradient noise."""
 
 
 class DynamicsState(Protocol):
@@ -121,6 +119,10 @@ class LangevinAdaptation(Protocol):
         """Gradient estimate in these coordinates."""
 
     @property
+    def ineligible(self) -> Ineligible | None:
+        """Reason why parameters are adapted without whitening; None otherwise."""
+
+    @property
     def noise_ratio(self) -> float:
         """Variance of the gradient estimate with control variates over that without; 1 if none."""
 
@@ -139,10 +141,6 @@ class LangevinAdaptation(Protocol):
     @property
     def is_tuned(self) -> bool:
         """Whether the parameters have been adapted in a warm-up."""
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise, for warnings."""
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep the parameters of the previous one."""
@@ -210,6 +208,8 @@ class ModelCoordinates(ABC):
     estimate : GradientEstimate
     product : Product
     """
+
+    ineligible: Ineligible | None = None
 
     def __init__(self, estimate: GradientEstimate, product: Product) -> None:
         self._estimate, self.product = estimate, product
@@ -283,10 +283,6 @@ class TrajectoryAdaptation(Protocol):
     @property
     def is_tuned(self) -> bool:
         """Whether the parameters have been adapted in a warm-up."""
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise, for warnings."""
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep the parameters of the previous one."""

@@ -23,10 +23,12 @@ from pymc_geodesic.runtime.numerics import all_finite
 class AnnealingSettings:
     """Constants of the annealing. A bias is that of the kinetic temperature, T − 1.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     initial_bias : float
-        Allowed bias at the beginning of the warm-up; chosen by hand.
+        Allowed bias at the beginning of the warm-up.
     initial_bias_with_local : float
         The same with local variables. Topics whose annealing began at a bias of 10 ended in worse
         modes, at perplexities of 3,957 to 4,078 instead of below 3,920 (``docs/experiments.md``).
@@ -36,21 +38,21 @@ class AnnealingSettings:
         with 200 a chain overshot a posterior of 20,000 rows.
     near_bias : float
         Upper bound of the initial bias of a chain that starts in the posterior, so that it does not
-        leave its mode; chosen by hand.
+        leave its mode.
     far_by_noise, far_by_curvature : float
         Multiples of the variance of the mean gradient, and of its expected square at a draw of the
         posterior, above which a starting point counts as far from the posterior: two standard
-        errors, and five posterior standard deviations; chosen by hand.
+        errors, and five posterior standard deviations.
     annealing : float
-        Fraction of the warm-up over which the bias decreases; chosen by hand.
+        Fraction of the warm-up over which the bias decreases.
     memory : float
-        Decay factor of the running averages, which average over about twenty draws; chosen by hand.
+        Decay factor of the running averages, which average over about twenty draws.
     assumed_weight : float
         Weight of assumed noise in the averages, negligible compared with measured noise.
     max_angle : float
-        Upper bound of the step size times the square root of the largest curvature; chosen by hand.
+        Upper bound of the step size times the square root of the largest curvature.
     min_decay, max_decay : float
-        Bounds of Cε, the friction of a step; chosen by hand.
+        Bounds of Cε, the friction of a step.
     n_decays : int
         Number of grid points of Cε between these bounds.
     euler_decay : float

@@ -19,15 +19,16 @@ from pymc_geodesic.manifolds.product_flows import geodesic, project
 class CenteringSettings:
     """Constants of the search for a centering point.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     max_mean_square : float
         Maximum mean square of the whitened gradient at an accepted point. For a normal posterior it
-        is the squared distance to the mode, per dimension, in posterior standard deviations; chosen
-        by hand.
+        is the squared distance to the mode, per dimension, in posterior standard deviations.
     max_passes : int
-        Maximum number of passes over all rows; chosen by hand. In a logistic regression with 10⁷
-        rows one pass and one Newton step reduced the distance from 18 to 0.07 standard deviations.
+        Maximum number of passes over all rows. In a logistic regression with 10⁷ rows one pass and
+        one Newton step reduced the distance from 18 to 0.07 standard deviations.
     """
 
     max_mean_square: float = 0.25

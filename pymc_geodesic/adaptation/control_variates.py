@@ -20,6 +20,8 @@ deviations over the posterior, that returns the number of inner steps between in
 class ControlVariateSettings:
     """Constants of the choice.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     second_order_cost : float
@@ -27,11 +29,10 @@ class ControlVariateSettings:
         regression with 28 coefficients it is 1.2 to 1.6 (`benchmarks.control_variates`).
     min_saving : float
         Minimum factor by which noise-free gradients would reduce the cost of a draw for second
-        order to be compiled; chosen by hand.
+        order to be compiled.
     uncertain_temperature : float
         Error of a temperature, due to poorly known first-order noise, above which second order is
-        tried: then a few rows contribute most of the noise, and more of it in the tails; chosen by
-        hand.
+        tried: then a few rows contribute most of the noise, and more of it in the tails.
     max_noise_ratio : float
         Ratio of the noise with control variates to that without, above which they are not used:
         each evaluation with control variates takes two gradients.

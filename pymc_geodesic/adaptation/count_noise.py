@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.adaptation.count_control_variates import CountDrift
 from pymc_geodesic.adaptation.variance_inflation import (
     allowed_inflation,
@@ -231,12 +230,9 @@ class CountNoiseAdaptation:
         Whether the step size is adapted.
     is_tuned : bool
         Whether a warm-up has been completed, whose step size is used by chains without warm-up.
-    minibatch_remedy : str
-        Usual remedy for too much noise of the minibatches, for warnings.
     """
 
     is_whitened = False
-    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,
@@ -334,7 +330,7 @@ class CountNoiseAdaptation:
         variance = self._rule.variance(values, chain, counts, exposures)
         n_grad = self.n_grad
         noise = np.zeros(len(layout.parts))
-        if not estimate.source.is_everything:
+        if not estimate.source.has_all_rows:
             other = self._drift(values, chain.log_state, second, chain.stream)
             if other is None:
                 return 2

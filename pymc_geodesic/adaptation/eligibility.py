@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -21,31 +20,32 @@ from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sa
 class EligibilitySettings:
     """Limits of the exploration and of control variates. A value is a number of 8 bytes.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     sample_rows, sample_rows_per_dimension : int
         Number of rows of the subsample for the exploration: 5,000, or 50 for each coordinate if
-        that is more; chosen by hand. Sixteen posteriors were explored with at most 5,000 rows
+        that is more. Sixteen posteriors were explored with at most 5,000 rows
         (`benchmarks.adaptation`).
     max_sample_cost : int
         Upper bound of the number of rows of the subsample times the geometric mean of the number of
-        values of a row and the number of coordinates; chosen by hand.
+        values of a row and the number of coordinates.
     min_minibatches : int
-        Minimum size of the subsample, in minibatches; chosen by hand.
+        Minimum size of the subsample, in minibatches.
     max_values : int
         Upper bound of the number of values in the smallest subsample, which the exploration keeps
-        in memory: 0.8 GB; chosen by hand.
+        in memory: 0.8 GB.
     max_coordinates : int
         Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800
         pairs of minibatches and at most 32 kB for each coordinate; by calculation.
     max_second_order : int
         Maximum number of coordinates for which ``control_variates="auto"`` may use second order,
-        which takes one pass over all rows for each coordinate; chosen by hand. With 28 coordinates
-        the Hessian over all rows took 20 to 30 times as long as the gradient
-        (`benchmarks.control_variates`).
+        which takes one pass over all rows for each coordinate. With 28 coordinates the Hessian over
+        all rows took 20 to 30 times as long as the gradient (`benchmarks.control_variates`).
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
-        poor estimate of the noise of their sum; chosen by hand.
+        poor estimate of the noise of their sum.
     """
 
     sample_rows: int = 5000
@@ -113,7 +113,7 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
     source = estimate.source
     n_rows = source.n_rows
     wanted = sample_size(n_rows, size, source.batch_size, values_per_row(source))
-    if wanted == n_rows and not source.moves:
+    if wanted == n_rows and not source.replaces_arrays:
         arrays, _ = next(iter(source.all_rows() or ()))
         return RowSample.simple(arrays, n_rows, n_rows)
     if not source.is_streamed:
@@ -156,14 +156,14 @@ class Ineligible:
             f"variates: {self.reason}.{remedy}"
         )
 
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise, or its consequences."""
-        if self.needs_all_rows:
-            return "GMC, because this step does not adapt"
-        if self.largest_batch is None:
-            return LARGER_MINIBATCHES
-        return f"batch_size <= {self.largest_batch}, with which the step adapts"
+
+def minibatch_remedy(ineligible: Ineligible | None) -> str:
+    """Return the remedy for too much gradient noise, as a change of the minibatches."""
+    if ineligible is not None and ineligible.needs_all_rows:
+        return "GMC, because this step does not adapt"
+    if ineligible is None or ineligible.largest_batch is None:
+        return "larger minibatches"
+    return f"batch_size <= {ineligible.largest_batch}, with which the step adapts"
 
 
 def _check_memory(source: RowSource, size: int) -> Ineligible | None:
@@ -203,7 +203,7 @@ def check_eligibility(
     if any(manifold.has_edge for _, manifold, _ in product.components):
         return Ineligible("a variable is on a manifold with an edge, such as a simplex")
     source = estimate.source
-    if source.is_everything:
+    if source.has_all_rows:
         return None
     if source.all_rows() is None:
         return Ineligible(
@@ -248,14 +248,14 @@ def adapted_gradient(
         For ``control_variates=2``, if PyTensor has no second derivatives of the model.
     """
     has_control_variates = bool(control_variates) and not estimate.depends_on_others
-    obstacle = check_eligibility(estimate, product, has_control_variates=has_control_variates)
-    if obstacle is not None:
-        return obstacle
+    ineligible = check_eligibility(estimate, product, has_control_variates=has_control_variates)
+    if ineligible is not None:
+        return ineligible
     widths = [
         rows * manifold.size for _, manifold, rows in product.components if not manifold.is_flat
     ]
     source = estimate.source
-    if source.is_everything:
+    if source.has_all_rows:
         return AdaptedGradient(product.size, widths, estimate.logp_grad)
     total = estimate.total_gradient()
     if total is None:

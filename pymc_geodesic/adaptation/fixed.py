@@ -10,12 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptation import (
-    LARGER_MINIBATCHES,
-    LangevinChain,
-    ModelCoordinates,
-    Proposal,
-)
+from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -32,9 +27,9 @@ class FixedParameterSettings:
     Attributes
     ----------
     runaway_temperature : float
-        Kinetic temperature in the warm-up above which a draw counts as a divergence; chosen by
-        hand. With too large step sizes positions grow without bound, but in a density with normal
-        tails they overflow only after many draws.
+        Kinetic temperature in the warm-up above which a draw counts as a divergence; heuristic, no
+        measurement. With too large step sizes positions grow without bound, but in a density with
+        normal tails they overflow only after many draws.
     """
 
     runaway_temperature: float = 1e9
@@ -161,7 +156,6 @@ class FixedParameters(ModelCoordinates):
     """
 
     needs_warm_up = is_tuned = False
-    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

@@ -28,6 +28,8 @@ from pymc_geodesic.runtime.streams import fill_normal
 class GradientNoiseSettings:
     """Constants of the measurement; distances in posterior standard deviations.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     min_pairs, pairs_per_dimension, max_pairs : int
@@ -35,48 +37,42 @@ class GradientNoiseSettings:
         that is more, and at most 2,000. The standard error of a variance is 5 % with 800 pairs of
         normal noise, by calculation.
     max_pair_values : int
-        Upper bound of the number of pairs above the minimum, times the number of coordinates;
-        chosen by hand.
+        Upper bound of the number of pairs above the minimum, times the number of coordinates.
     rare_minibatches : float
         Expected number of minibatches that contain a row with an effect on a rare coordinate, for
         which more pairs are measured; the relative standard error of its variance is then about
         20 %.
     max_rare_pairs, max_rare_values : int
         Upper bounds of the number of these pairs, and of that number times the number of
-        coordinates; chosen by hand.
+        coordinates.
     pairs_per_point : int
-        Number of pairs at the same point, from which noise heterogeneity is estimated; chosen by
-        hand.
+        Number of pairs at the same point, from which noise heterogeneity is estimated.
     pairs_per_chunk : int
-        Number of pairs whose minibatches are requested together, a multiple of `pairs_per_point`;
-        chosen by hand.
+        Number of pairs whose minibatches are requested together, a multiple of `pairs_per_point`.
     max_repetitions : int
-        Maximum number of additional measurements if few minibatches contribute most of the noise;
-        chosen by hand.
+        Maximum number of additional measurements if few minibatches contribute most of the noise.
     max_temperature_error : float
-        Error of a temperature, due to poorly known noise, below which no more pairs are measured;
-        chosen by hand.
+        Error of a temperature, due to poorly known noise, below which no more pairs are measured.
     min_draws, max_draws : int
         Minimum number of draws of the exploration for the measurement to use them as points, and
-        maximum number of draws that are used; chosen by hand.
+        maximum number of draws that are used.
     tail_distance : float
         Ratio of the distance of points in the tails to that of the outermost of 100 draws: about 4
-        posterior standard deviations; chosen by hand.
+        posterior standard deviations.
     tail_draws : int
-        Number of draws that are moved into each tail of a coordinate; chosen by hand.
+        Number of draws that are moved into each tail of a coordinate.
     quadratic_ratio : float
         Ratio of second-order noise without clipping to that with clipping, below which the
-        log-density counts as quadratic along a coordinate; chosen by hand.
+        log-density counts as quadratic along a coordinate.
     negligible_slope : float
         Second-order variance, divided by the squared distance, below which the log-density counts
-        as quadratic in any case; chosen by hand.
+        as quadratic in any case.
     max_draw_distance : float
         Distance from the center along a coordinate beyond which no noise is measured. Such draws
         have at most 1 % of the mass of any distribution (Chebyshev), or come from chains that have
         left the posterior.
     rare_fraction : float
-        Fraction of informative pairs of minibatches below which a coordinate counts as rare; chosen
-        by hand.
+        Fraction of informative pairs of minibatches below which a coordinate counts as rare.
     reported_error : float
         Relative error of a variance, due to poorly known noise, above which a warning is issued; a
         convention.

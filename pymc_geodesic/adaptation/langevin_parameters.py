@@ -34,19 +34,20 @@ from pymc_geodesic.manifolds import Product
 class LangevinParameterSettings:
     """Constants of the choice of parameters; step sizes in posterior standard deviations.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     max_step_size : float
         Upper bound of h with a momentum. With it, the standard deviations of sixteen posteriors are
         within 5.5 % of their references (`benchmarks.adaptation`).
     friction : float
-        γ without gradient noise; chosen by hand. With four inner steps of 0.5 per draw, a logistic
-        regression had 0.78 effective draws per draw for means and 0.82 for squares.
+        γ without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
+        0.78 effective draws per draw for means and 0.82 for squares.
     min_steps, max_steps : int
-        Bounds of the number of inner steps per draw; chosen by hand.
+        Bounds of the number of inner steps per draw.
     step_tolerance : float
-        Fraction of an inner step that is neglected when the number of steps is rounded up; chosen
-        by hand.
+        Fraction of an inner step that is neglected when the number of steps is rounded up.
     max_noise : float
         Upper bound of h² b with a momentum. Above 1 gradient noise adds more energy than any
         friction removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
@@ -54,7 +55,7 @@ class LangevinParameterSettings:
         Upper bound of the standard deviation over the posterior of the temperature bias due to
         heterogeneous noise. With it, and second-order control variates, the mean of `tau` of a
         non-centered hierarchy was within 0.10 standard deviations of that of NUTS in twelve runs;
-        without it, three of eight chains ended far from the posterior ("Where it fails" in
+        without it, three of eight chains ended far from the posterior ("Limitations" in
         ``docs/adaptation.md``).
     reference_step_size : float
         Constant in the leapfrog step size (reference/m)^¼ that is accepted with probability 0.8 on
@@ -68,7 +69,7 @@ class LangevinParameterSettings:
         means of the non-centered eight schools are at most 0.04 standard deviations; with h = 0.5
         they were 0.2 (`benchmarks.adaptation`).
     min_step_size_for_shape : float
-        Lower bound of this bound of h; chosen by hand.
+        Lower bound of this bound of h.
     shared_scale_fraction : float
         Upper bound of h as a fraction of the explored step size if many coordinates depend on a few
         scales. The error of a step is small in each coordinate and accumulates in the scale as

@@ -20,36 +20,37 @@ from pymc_geodesic.monitoring.funnels import Funnel, find_funnel
 class MassMatrixSettings:
     """Constants of the estimation.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     max_dense : int
-        Maximum number of Euclidean coordinates for which ``metric="auto"`` is dense; chosen by
-        hand.
+        Maximum number of Euclidean coordinates for which ``metric="auto"`` is dense.
     max_directions : int
         Maximum number of directions of a low-rank factor. With them a normal distribution of 1,000
         coordinates with five strong directions has a condition number of 1, without them 15,736
         (`benchmarks.many_coordinates`).
     max_proposed : int
-        Maximum number of directions that are tested; chosen by hand.
+        Maximum number of directions that are tested.
     draws_per_direction : int
-        Number of draws for each direction that is tested; chosen by hand.
+        Number of draws for each direction that is tested.
     min_variance_ratio : float
         Minimum ratio of the variance along a direction to the typical variance, or its inverse, for
-        the direction to be kept; chosen by hand.
+        the direction to be kept.
     max_angle_scale : float
         Upper bound of the scale of an angle, in radians: half of the circle.
     regularization : float
         Constant added to variances in units of the diagonal scales, which are used along directions
-        without draws; chosen by hand.
+        without draws; the default of ``mass_matrix_gamma`` in nutpie.
     scale_range : (float, float)
         Bounds of the diagonal scales, which prevent overflow.
     first_window : int
-        Number of draws of the first window; chosen by hand.
+        Number of draws of the first window.
     window_growth : float
-        Ratio of the lengths of successive windows; chosen by hand.
+        Ratio of the lengths of successive windows.
     discarded_fraction : float
         Fraction of the draws that is discarded at the end of a window, since the chain may not have
-        reached the posterior yet; chosen by hand.
+        reached the posterior yet.
     min_draws : int
         Minimum number of draws from which a factor is estimated.
     """

@@ -36,6 +36,8 @@ class MinibatchCostSettings:
     20,000 rows in groups of 10 and 20, and minibatches of 100 to 2,500 rows. The effective sample
     size per draw was 0.8 to 3.5 times that with all rows; the ratio is assumed to be 1.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     prior_rows : float
@@ -49,7 +51,7 @@ class MinibatchCostSettings:
     step : float
         Fixed cost of a step.
     values_per_row : float
-        Number of values of a row that double its cost; chosen by hand.
+        Number of values of a row that double its cost.
     worst_noise : float
         Ratio of the noise variance along the worst coordinate to that along a typical one, measured
         as 1.9 to 3.9. It bounds the step size.
@@ -59,13 +61,12 @@ class MinibatchCostSettings:
     trajectory_length : float
         Mean length of a trajectory in whitened coordinates.
     max_draws : float
-        Number of draws per independent draw above which a message recommends larger minibatches;
-        chosen by hand.
+        Number of draws per independent draw above which a message recommends larger minibatches.
     min_rows : int
         Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
         Ratio of the time with minibatches to that with all rows above which a message recommends
-        all rows; chosen by hand.
+        all rows.
     """
 
     prior_rows: float = 9.0
@@ -111,9 +112,9 @@ class MinibatchCost:
     def __str__(self) -> str:
         """Describe the cost."""
         return (
-            f"An independent draw takes about {self.n_steps:.0f} gradients of "
-            f"batch_size={self.batch_size} of {self.n_rows:,} rows, and {self.ratio:.2g} times as "
-            f"long as the {self.n_steps_all:.0f} gradients with all rows"
+            f"An independent draw takes about {self.n_steps:.0f} minibatch gradients "
+            f"(batch_size={self.batch_size} of {self.n_rows:,} rows), which is {self.ratio:.2g} "
+            f"times the time of a GMC trajectory ({self.n_steps_all:.0f} gradients over all rows)"
         )
 
     @property
@@ -126,8 +127,8 @@ class MinibatchCost:
             # with this batch size n_steps is about the maximum, since noise is proportional to 1/n
             larger = min(math.ceil(self.batch_size * self.n_steps / most), self.n_rows)
             return (
-                f"A draw uses at most {most} of them, so that draws are autocorrelated. Use "
-                f"batch_size >= {larger}, or GMC"
+                f"A draw uses at most {most} of these gradients, so that draws are autocorrelated. "
+                f"Use batch_size >= {larger}, or GMC"
             )
         return ""
 
@@ -185,7 +186,7 @@ def minibatch_cost(
         None without minibatches, or for streamed rows.
     """
     source = estimate.source
-    if source.is_everything or source.is_streamed:
+    if source.has_all_rows or source.is_streamed:
         return None
     arrays, _ = next(iter(source.all_rows() or ()), ({}, 0))
     if not arrays:

@@ -43,21 +43,23 @@ from pymc_geodesic.schedules import Schedule
 class OverdampedAnnealingSettings:
     """Constants of the measurements and of the step size.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     final_bias : float
-        Allowed relative bias of the variance at the end of the warm-up; chosen by hand.
+        Allowed relative bias of the variance at the end of the warm-up.
     max_time : float
         Upper bound of h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
         calculation.
     n_start_measurements : int
-        Number of measurements at the starting point; chosen by hand.
+        Number of measurements at the starting point.
     max_probe_length : float
-        Upper bound of the length of finite differences before there is a step size; chosen by hand.
+        Upper bound of the length of finite differences before there is a step size.
     runaway_distance : float
         Distance, in units of the standard deviation of the injected noise, above which a draw of
-        the warm-up counts as a divergence; chosen by hand. With too large step sizes positions grow
-        without bound, but overflow only after many draws.
+        the warm-up counts as a divergence. With too large step sizes positions grow without bound,
+        but overflow only after many draws.
     """
 
     final_bias: float = 0.05
@@ -128,9 +130,11 @@ class OverdampedAnnealing(ModelCoordinates):
         h, a time, or a schedule; adapted by default.
     n_steps : int
         Number of inner steps per draw.
-    obstacle : Ineligible
+    ineligible : Ineligible
         Reason why coordinates are not whitened.
     """
+
+    ineligible: Ineligible
 
     def __init__(
         self,
@@ -139,10 +143,10 @@ class OverdampedAnnealing(ModelCoordinates):
         *,
         step_size: float | Schedule | None,
         n_steps: int,
-        obstacle: Ineligible,
+        ineligible: Ineligible,
     ) -> None:
         super().__init__(estimate, product)
-        self._given, self._n_steps, self._obstacle = step_size, n_steps, obstacle
+        self._given, self._n_steps, self.ineligible = step_size, n_steps, ineligible
         self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
         self._epoch = estimate.source.epoch
         self._measured = AnnealedMeasurements(2, final_bias=SETTINGS.final_bias)
@@ -153,17 +157,12 @@ class OverdampedAnnealing(ModelCoordinates):
         """Describe what is adapted."""
         if self._given is not None:
             return "adapts nothing: the step size is user-specified."
-        return f"adapts {self._obstacle.instead_of_whitening('step size')}"
+        return f"adapts {self.ineligible.instead_of_whitening('step size')}"
 
     @property
     def is_tuned(self) -> bool:
         """Whether a warm-up has chosen the step size."""
         return self._state.is_tuned
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise."""
-        return self._obstacle.minibatch_remedy
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `LangevinAdaptation`."""
@@ -260,7 +259,7 @@ class OverdampedAnnealing(ModelCoordinates):
             if not self._has_compared and i + 1 < minibatches.size:
                 n_grad += self._remember_gradient(chain.z, minibatch)
         self._state.last_difference = np.empty(0)
-        if not self._estimate.source.is_everything:
+        if not self._estimate.source.has_all_rows:
             # with few inner steps the noise is unknown; as an upper bound, use the whole gradient
             gradient = self._estimate.gradient_at(chain.z, int(minibatches[0]))
             square = float(gradient @ gradient)
@@ -316,7 +315,7 @@ class OverdampedAnnealing(ModelCoordinates):
 
         Return the number of gradient evaluations.
         """
-        if self._estimate.source.is_everything:
+        if self._estimate.source.has_all_rows:
             return 0
         self._state.last_gradient = self._estimate.gradient_at(x, minibatch)
         return 1

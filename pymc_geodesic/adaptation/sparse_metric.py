@@ -210,7 +210,6 @@ class SparseTrajectories:
     def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
         self.metric, self._inner = metric, inner
         self.product: Product = inner.product
-        self.minibatch_remedy = inner.minibatch_remedy
         self._n_tune = self._n_draws = 0
         self._sum = np.zeros(self.product.size)
         self._n_sum = 0

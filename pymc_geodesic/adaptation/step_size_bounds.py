@@ -25,37 +25,37 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 class StepSizeBoundSettings:
     """Constants of the bounds; step sizes in posterior standard deviations.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     n_temperatures : int
-        Number of draws over which the kinetic temperature is averaged for a check; chosen by hand.
+        Number of draws over which the kinetic temperature is averaged for a check.
     temperature_tolerance : float
-        Accepted bias of the mean temperature; chosen by hand.
+        Accepted bias of the mean temperature.
     temperature_errors : float
-        Number of standard errors by which the bias has to exceed the tolerance; chosen by hand.
+        Number of standard errors by which the bias has to exceed the tolerance.
     reduction : float
         Factor by which the step size, or the subtracted noise, is reduced if the temperature is
-        biased; chosen by hand.
+        biased.
     runaway_temperature, runaway_square : float
         Constants of the temperature 10 + 100/m in m dimensions above which a draw counts as a
         divergence; by calculation, far beyond those of normally distributed velocities.
     runaway_growth : float
-        Factor by which that bound increases after each such draw; chosen by hand.
+        Factor by which that bound increases after each such draw.
     min_step_size_after_divergence : float
-        Lower bound of the step size after divergences; chosen by hand.
+        Lower bound of the step size after divergences.
     min_step_size_for_heterogeneity : float
-        Lower bound of the step size bound by noise heterogeneity; chosen by hand.
+        Lower bound of the step size bound by noise heterogeneity.
     thermostat_bounds : (float, float)
-        Bounds of ξ/γ: a thermostat removes at most half of the friction; chosen by hand.
+        Bounds of ξ/γ: a thermostat removes at most half of the friction.
     max_anisotropy_bias : float
-        Upper bound of the temperature bias along the direction of a manifold with the most noise;
-        chosen by hand.
+        Upper bound of the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
-        Minimum number of gradients from which the direction of largest curvature is estimated;
-        chosen by hand.
+        Minimum number of gradients from which the direction of largest curvature is estimated.
     shared_scale_ratio : int
         Minimum ratio of all coordinates to those of a variable for which that variable counts as a
-        hierarchical scale; chosen by hand.
+        hierarchical scale.
     """
 
     n_temperatures: int = 40
@@ -382,7 +382,7 @@ def max_step_size_for_curvature(
 
 def max_step_size_of_exploration(
     points: Sequence[tuple[slice, int]],
-    windows: MassMatrixWindows | None,
+    windows: MassMatrixWindows,
     gradient: AdaptedGradient,
 ) -> float:
     """Upper bound of h by the gradients of the exploration; infinite if there are few.
@@ -391,12 +391,12 @@ def max_step_size_of_exploration(
     ----------
     points
         See `pymc_geodesic.adaptation.components.curved_points`.
-    windows : MassMatrixWindows or None
+    windows : MassMatrixWindows
         Draws and gradients of the exploration.
     gradient : AdaptedGradient
         Gradient with the metric of the exploration.
     """
-    if windows is None or len(windows) < SETTINGS.min_gradients:
+    if len(windows) < SETTINGS.min_gradients:
         return math.inf
     gradients, d = windows.gradients, gradient.n_euclidean
     gradients[:, d:] *= np.repeat(gradient.metric.lengths, gradient.widths)

@@ -42,14 +42,15 @@ from pymc_geodesic.runtime.numerics import all_finite
 class TemperatureAnnealingSettings:
     """Constants of the measurements and of the thermostats.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     n_start_measurements : int
         Number of measurements at the starting point. The second half is used, after the power
-        iteration has converged towards the largest curvature; chosen by hand.
+        iteration has converged towards the largest curvature.
     max_probe_length : float
-        Upper bound of the arc length of finite differences before there is a step size; chosen by
-        hand.
+        Upper bound of the arc length of finite differences before there is a step size.
     max_thermostat : float
         Upper bound of (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
         a bound, a starting point far from the posterior, or a visit to the edge of a simplex, would
@@ -58,7 +59,7 @@ class TemperatureAnnealingSettings:
         ``tests/steps/test_every_route.py``).
     reported_bias : float
         Bias of the variance by minibatch noise above which draws with local variables are
-        diagnosed; chosen by hand.
+        diagnosed.
     remedied_bias : float
         Bias with the recommended step size and friction: 1 % of the standard deviation.
     """
@@ -115,15 +116,16 @@ class TemperatureAnnealing(ModelCoordinates):
         Whether the known noise replaces the measured noise.
     n_steps : int
         Number of inner steps per draw.
-    starts_anywhere : bool
+    fixed_initial_temperature : bool
         Whether the initial temperature is the same for all starting points.
     max_annealed_thermostat : float
         Upper bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
         ``max_thermostat``.
-    obstacle : Ineligible
+    ineligible : Ineligible
         Reason why coordinates are not whitened.
     """
 
+    ineligible: Ineligible
     needs_warm_up = True
 
     def __init__(
@@ -137,15 +139,16 @@ class TemperatureAnnealing(ModelCoordinates):
         *,
         noise_is_known: bool,
         n_steps: int,
-        starts_anywhere: bool,
+        fixed_initial_temperature: bool,
         max_annealed_thermostat: float = SETTINGS.max_thermostat,
-        obstacle: Ineligible,
+        ineligible: Ineligible,
     ) -> None:
         super().__init__(estimate, product)
         self._rule, self._measured = rule, measured
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
-        self._noise_is_known, self._starts_anywhere = noise_is_known, starts_anywhere
-        self._max_annealed_thermostat, self._obstacle = max_annealed_thermostat, obstacle
+        self._noise_is_known = noise_is_known
+        self._max_annealed_thermostat = max_annealed_thermostat
+        self._fixed_initial_temperature, self.ineligible = fixed_initial_temperature, ineligible
         self.is_constant = parameters.is_constant
         self._slices = list(product.slices.values())
         self._widths = [part.stop - part.start for part in self._slices]
@@ -156,17 +159,12 @@ class TemperatureAnnealing(ModelCoordinates):
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return f"adapts {self._obstacle.instead_of_whitening('step size and friction')}"
+        return f"adapts {self.ineligible.instead_of_whitening('step size and friction')}"
 
     @property
     def is_tuned(self) -> bool:
         """Whether the parameters have been adapted in a warm-up."""
         return self._state.is_tuned
-
-    @property
-    def minibatch_remedy(self) -> str:
-        """Change of the minibatches that reduces gradient noise."""
-        return self._obstacle.minibatch_remedy
 
     def _initial_state(self) -> AnnealingState:
         return AnnealingState(False, 0.0, np.zeros(len(self.product.dims)))
@@ -294,7 +292,7 @@ class TemperatureAnnealing(ModelCoordinates):
             chain.restart_at(before, self.product)
             self._state.last_gradient = np.empty(0)
             return True, 0
-        if self._estimate.source.is_everything:
+        if self._estimate.source.has_all_rows:
             return False, 0
         # for a difference with the gradient of another minibatch at the next draw
         last = int(proposal.minibatches[-1])
@@ -340,7 +338,7 @@ class TemperatureAnnealing(ModelCoordinates):
         # over this length the density changes by a factor of e, and kinks are likely crossed
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / SETTINGS.max_probe_length)
         self._begin_power_iteration(chain)
-        all_rows = self._estimate.source.is_everything
+        all_rows = self._estimate.source.has_all_rows
         one_minibatch = all_rows or minibatches[0] == minibatches[-1]
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures, noises = np.empty(n), np.zeros((n, len(self.product.dims)))
@@ -365,7 +363,7 @@ class TemperatureAnnealing(ModelCoordinates):
                 self._measured.assume_noise(np.array(squares) / self.product.dims)
             return n_grad
         n_grad += n
-        if self._starts_anywhere or not tune:
+        if self._fixed_initial_temperature or not tune:
             return n_grad
         gradients = np.array([self._tangent_gradient(chain.z, int(b)) for b in minibatches[:n]])
         is_finite = all_finite(gradients.ravel())

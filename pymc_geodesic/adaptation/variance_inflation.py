@@ -11,13 +11,15 @@ from dataclasses import dataclass
 class VarianceInflationSettings:
     """Constants of the schedule of the warm-up.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     first, last : float
         Allowed relative inflation of the variance at the beginning of the warm-up, and after the
-        annealing; chosen by hand.
+        annealing.
     annealing : float
-        Fraction of the warm-up over which the inflation is annealed; chosen by hand.
+        Fraction of the warm-up over which the inflation is annealed.
     n_bisections : int
         Number of bisections for a step size, down to the rounding error.
     """

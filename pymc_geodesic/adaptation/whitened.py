@@ -23,12 +23,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import (
-    LARGER_MINIBATCHES,
-    Exploration,
-    LangevinChain,
-    Proposal,
-)
+from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
 from pymc_geodesic.adaptation.centering import find_center
 from pymc_geodesic.adaptation.components import curved_points
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
@@ -64,28 +59,31 @@ from pymc_geodesic.runtime.numerics import all_finite
 class WhitenedSettings:
     """Constants of the warm-up.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     exploration_fraction : float
-        Fraction of the warm-up for exploration; chosen by hand.
+        Fraction of the warm-up for exploration.
     min_exploration, max_exploration : int
-        Bounds of the number of its draws; chosen by hand. The posteriors of
-        `benchmarks.adaptation` are explored in 500.
+        Bounds of the number of its draws. The posteriors of `benchmarks.adaptation` are explored in
+        500.
     check_points : tuple of float
-        Fractions of the tuning phase at which noise and centering point are updated; chosen by
-        hand.
+        Fractions of the tuning phase at which noise and centering point are updated.
     max_mean_square, max_mean : float
         Mean square of the whitened mean of the draws, and largest component, above which the
-        centering point moves there; chosen by hand. In a hierarchy whose center was 16 sds off in
-        the log scale alone, the noise made that 50 % too wide (``docs/scale.md``).
+        centering point moves there. If the centering point of a hierarchy was 16 standard
+        deviations from the mean in the log scale only, gradient noise made the standard deviation
+        of the log scale 50 % too large (``docs/scale.md``).
     noise_errors : float
         Standard errors of the variance of the noise that bound the step size as noise
-        heterogeneity does; more than one, because those of noise that few rows make are
-        underestimated. With it, Student-t regressions with covariates of 2.5 degrees of freedom
-        have standard deviations of 0.91 to 1.08 times the exact ones (``docs/adaptation.md``).
+        heterogeneity does; more than one, because the standard error is underestimated if few rows
+        contribute most of the noise. With it, Student-t regressions with covariates of 2.5 degrees
+        of freedom have standard deviations of 0.91 to 1.08 times the exact ones
+        (``docs/adaptation.md``).
     max_divergences : int
         Number of divergences in succession after which the chain returns to where the tuning phase
-        began; chosen by hand.
+        began.
     """
 
     exploration_fraction: float = 0.5
@@ -133,7 +131,7 @@ class WarmUp:
         Sum of the draws of the tuning phase since the last check point or divergence.
     z_count : int
         Number of these draws.
-    home : ndarray, shape (size,) or (0,)
+    tuning_start : ndarray, shape (size,) or (0,)
         Position where the tuning phase began, in the coordinates of the model.
     n_divergences, n_runaways : int
         Number of divergences in succession, and of all draws at a runaway temperature.
@@ -143,7 +141,7 @@ class WarmUp:
     n_exploration: int
     z_sum: np.ndarray
     z_count: int = 0
-    home: np.ndarray = field(default_factory=lambda: np.empty(0))
+    tuning_start: np.ndarray = field(default_factory=lambda: np.empty(0))
     n_divergences: int = 0
     n_runaways: int = 0
 
@@ -188,7 +186,7 @@ class WhitenedAdaptation:
     """
 
     is_whitened = is_constant = needs_warm_up = True
-    minibatch_remedy = LARGER_MINIBATCHES
+    ineligible = None
 
     def __init__(
         self,
@@ -294,7 +292,7 @@ class WhitenedAdaptation:
             self._bound_step_size()
             self._set_noise_points(chain)
             n_grad += self._measure_noise(chain)
-            self._warm_up.home = self.to_position(chain.z)
+            self._warm_up.tuning_start = self.to_position(chain.z)
         elif tune:
             n_grad += self._measure_at_draw(chain)
             if self._warm_up.is_check_point(chain.n):
@@ -313,7 +311,8 @@ class WhitenedAdaptation:
         diverging: bool,
     ) -> tuple[bool, int]:
         """Check the temperature, and undo a draw that diverged; see `LangevinAdaptation`."""
-        # with an unstable kick v·v is negative where it is read
+        # the estimated temperature (`position_temperature`) can be negative if the integrator is
+        # unstable
         limit = runaway_temperature(self._model_product.dim, self._warm_up.n_runaways)
         runs_away = not diverging and abs(temperature) > limit
         if diverging or runs_away:
@@ -346,7 +345,7 @@ class WhitenedAdaptation:
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
-        if self._estimate.source.is_everything:
+        if self._estimate.source.has_all_rows:
             return
         sample = sample_rows(self._estimate, self.product.size)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
@@ -489,14 +488,15 @@ class WhitenedAdaptation:
         return 0
 
     def _undo_draw(self, chain: LangevinChain, before: np.ndarray, *, runs_away: bool) -> None:
-        """Return to before a draw, or to where the tuning phase began, and halve the step size."""
+        """Return to before a draw, or to the start of the tuning phase, and halve the step size."""
         warm_up = self._warm_up
         warm_up.n_divergences += 1
         warm_up.n_runaways += runs_away
         # the draws before a runaway temperature already led away from the posterior; and several
         # divergences in succession are due to the position, not to the step size
-        goes_home = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
-        chain.restart_at(self.gradient.whiten(warm_up.home) if goes_home else before, self.product)
+        returns_to_start = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
+        start = self.gradient.whiten(warm_up.tuning_start) if returns_to_start else before
+        chain.restart_at(start, self.product)
         warm_up.forget_draws()
         self._noise.discard_draws()
         self._bounded.reduce_step_size(0.5, self._noise.variances)

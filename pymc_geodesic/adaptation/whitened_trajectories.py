@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES
 from pymc_geodesic.adaptation.components import (
     curved_variables,
     euclidean_names,
@@ -43,6 +42,8 @@ from pymc_geodesic.runtime.streams import uniform
 class TrajectorySettings:
     """Constants of the adaptation; times in whitened coordinates.
 
+    Values without a stated source are heuristic; no measurement supports them.
+
     Attributes
     ----------
     length : float
@@ -50,9 +51,9 @@ class TrajectorySettings:
         deviation 1, after which a position is independent of its start; by calculation.
     length_jitter : float
         Relative half-width of the uniform distribution of lengths, so that no direction returns to
-        its start; chosen by hand.
+        its start.
     step_size_jitter : float
-        Relative half-width of the uniform distribution of the step size; chosen by hand.
+        Relative half-width of the uniform distribution of the step size.
     max_residual : float
         Mean square of a coordinate of the residual r, relative to that of the gradient of N(0, I),
         up to which the Hamiltonian is split. Regressions have 0.01 to 0.2, where the split gives
@@ -60,24 +61,25 @@ class TrajectorySettings:
         bananas and mixtures have 0.6 and more, t distributions with 3 degrees of freedom mostly
         0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
     draws_for_leapfrog : int
-        Minimum number of draws in a window for a return to leapfrog steps; chosen by hand.
+        Minimum number of draws in a window for a return to leapfrog steps.
     split_rejections : float
         Ratio of the rejection probability that the step size is adapted to with a split Hamiltonian
         to that with leapfrog steps. The errors of long steps are in the tails, where chains stay:
         with 1 in place of 0.5 small regressions have 10 to 40 % fewer effective draws
         (`benchmarks.split_hamiltonian`).
     n_short : int
-        Number of draws with short trajectories at the beginning of the warm-up; chosen by hand.
+        Number of draws with short trajectories at the beginning of the warm-up.
     max_steps_short, max_steps_warm_up, max_steps : int
         Maximum number of leapfrog steps of these draws, of the other draws of the warm-up, in which
-        the step size may be tiny, and of draws after the warm-up; chosen by hand.
+        the step size may be tiny, and of draws after the warm-up. The last is that of NUTS with the
+        tree depth 10, the maximum in Stan and PyMC.
     initial_step_size : float
-        Step size with which dual averaging begins; chosen by hand.
+        Step size with which dual averaging begins.
     step_size_after_update : float
-        Step size with which it begins again after an update of the metric; chosen by hand.
+        Step size with which it begins again after an update of the metric.
     final_divisor, final_draws : int
         Draws of the warm-up after the last window, in which only the step size is adapted: one in
-        ten, and at least 50, or half of a warm-up of less than 100; chosen by hand.
+        ten, and at least 50, as in Stan, or half of a warm-up of less than 100.
     """
 
     length: float = 0.5 * math.pi
@@ -155,7 +157,6 @@ class WhitenedTrajectories:
     """
 
     is_whitened = needs_warm_up = True
-    minibatch_remedy = LARGER_MINIBATCHES
 
     def __init__(
         self,

@@ -26,7 +26,6 @@ from pymc_geodesic.densities.effect_priors import (
     is_positive,
     may_be_effect,
     may_be_offset,
-    prior_parameters,
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms

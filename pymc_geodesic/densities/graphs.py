@@ -108,11 +108,13 @@ def rebuild_graphs(
 
 
 def _broadcasts_to_own_shape(node: Apply) -> bool:
-    """Whether a node broadcasts a value to its own shape."""
+    """Whether a node broadcasts a value to its own shape.
+
+    PyTensor does not broadcast an axis whose length is unknown when the graph is built.
+    """
     if not isinstance(node.op, Alloc):
         return False
-    shape = node.outputs[0].type.shape
-    return None not in shape and node.inputs[0].type.shape == shape
+    return node.inputs[0].type.broadcastable == node.outputs[0].type.broadcastable
 
 
 # --- splitting by dependence --------------------------------------------------------------------

@@ -411,7 +411,7 @@ def manifold_variables(
     vars: Sequence[TensorVariable | str] | TensorVariable | str | None,
     manifolds: Mapping[str, type[Manifold]] | None = None,
     by_row: bool = False,
-    everywhere: type[Manifold] | None = None,
+    manifold: type[Manifold] | None = None,
 ) -> list[ManifoldVariable]:
     """Find the manifold of each variable.
 
@@ -426,7 +426,7 @@ def manifold_variables(
         unconstrained value.
     by_row : bool
         Whether each entry of the first axis is a separate point, in Euclidean space too.
-    everywhere : class, optional
+    manifold : class, optional
         Manifold of all variables that ``manifolds`` does not name.
 
     Raises
@@ -462,7 +462,7 @@ def manifold_variables(
         kind = manifolds.get(rv.name)
         if kind is None:
             natural = _default_transform(rv.owner.op, rv) if transform is None else transform
-            kind = everywhere or natural_manifold(natural)
+            kind = manifold or natural_manifold(natural)
         if kind in (Sphere, Stiefel) and value.dtype != "float64":
             raise ValueError(
                 f"{rv.name!r} has dtype {value.dtype}, but {kind.__name__} needs float64. Build "
@@ -473,7 +473,7 @@ def manifold_variables(
             transform_functions(rv.name, transform, rv) if on_manifold else (identity, identity)
         )
         shape = backward(initial).shape
-        manifold, rows = _manifold_of_shape(kind, rv.name, shape, by_row)
+        own, rows = _manifold_of_shape(kind, rv.name, shape, by_row)
         check_support(rv.name, kind, transform, rv)
         variables.append(
             ManifoldVariable(
@@ -481,7 +481,7 @@ def manifold_variables(
                 value_name=value.name,
                 rv=rv,
                 value=value,
-                manifold=manifold,
+                manifold=own,
                 rows=rows,
                 shape=shape,
                 value_shape=initial.shape,

@@ -45,7 +45,7 @@ def check_coupling(sampler: LangevinSampler) -> None:
         If rows are streamed, or have local variables.
     """
     source = sampler.estimate.source
-    if source.stays_in_blocks or (source.moves and source.has_epochs):
+    if source.stays_in_blocks or (source.replaces_arrays and source.has_epochs):
         raise ValueError("coupled chains cannot share the rows of a stream. Omit batches=.")
     if sampler.estimate.is_local:
         raise ValueError("coupled chains cannot share minibatches of local variables. Omit local=.")
@@ -99,7 +99,7 @@ class CoupledChains:
         self._positions = [sampler.z.copy() for _ in range(levels)]
         self._dynamics = [copy.deepcopy(sampler.dynamics) for _ in range(levels)]
         source = self._estimate.source
-        has_epochs = source.epoch is not None and not source.moves
+        has_epochs = source.epoch is not None and not source.replaces_arrays
         self._orders = [copy.deepcopy(source.state) for _ in range(levels)] if has_epochs else []
 
     def advance(self) -> np.ndarray:

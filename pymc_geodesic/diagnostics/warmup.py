@@ -14,7 +14,7 @@ from pymc_geodesic.diagnostics.panels import COLORS, DARK, Pen, draw, panels
 if TYPE_CHECKING:
     from arviz_plots import PlotCollection
 
-PHASES = {"search": "#f6d9a8", "tune": "#d6e4f5"}
+PHASES = {"explore": "#f6d9a8", "tune": "#d6e4f5"}
 """Colors of the phases of warm-up."""
 
 SHOWN = ("step_size", "temperature", "friction", "thermostat", "noise_ratio", "acceptance_rate")
@@ -38,8 +38,8 @@ def phase_starts(phase: np.ndarray, draws: np.ndarray) -> list[tuple[str, float]
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.diagnostics.warmup import phase_starts
-    >>> phase_starts(np.array([["search", "tune", "tune", "sample"]]), np.arange(-3, 1))
-    [('search', -3.0), ('tune', -2.0), ('sample', 0.0)]
+    >>> phase_starts(np.array([["explore", "tune", "tune", "sample"]]), np.arange(-3, 1))
+    [('explore', -3.0), ('tune', -2.0), ('sample', 0.0)]
     """
     found: dict[str, list[float]] = {}
     for names in phase:

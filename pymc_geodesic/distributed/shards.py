@@ -210,7 +210,7 @@ class StepSpec:
             model,
             self.arguments.get("vars"),
             self.arguments.get("manifolds"),
-            everywhere=Euclidean if issubclass(self.step_class, SGLD | SSGNHT) else None,
+            manifold=Euclidean if issubclass(self.step_class, SGLD | SSGNHT) else None,
         )
         shared = [variable for variable in found if variable.name not in self.local_names]
         return sorted(shared, key=lambda variable: not variable.manifold.is_flat)

@@ -124,7 +124,7 @@ class SecondOrderSettings:
         r_j in posterior standard deviations, along coordinates where the bound reduces the noise in
         the tails; infinite along the others. With 2 the standard deviations of log τ of a
         non-centered hierarchy were 1.05, 1.20 and 1.00 times those of NUTS (three seeds), without a
-        bound 1.24 and 1.33 times (two seeds); see "Where it fails" in ``docs/adaptation.md``.
+        bound 1.24 and 1.33 times (two seeds); see "Limitations" in ``docs/adaptation.md``.
     """
 
     reach: float = 2.0

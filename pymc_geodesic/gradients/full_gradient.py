@@ -13,7 +13,7 @@ from pymc_geodesic.runtime.jit import compiled_for_c
 
 CHUNK = 2048
 """Number of rows that are evaluated together, so that intermediate results stay in the cache;
-chosen by hand. It is a module constant because compiled code reads it."""
+heuristic, no measurement. It is a module constant because compiled code reads it."""
 
 _LOGP_GRAD, _CONTEXT, _N_CONTEXT, _SIZE, _OUTPUTS, _STRATA, _INPUTS, _TABLE, _WEIGHTS, _PART = (
     range(10)

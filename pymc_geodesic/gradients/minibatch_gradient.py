@@ -146,7 +146,7 @@ class MinibatchGradient(GradientEstimate):
     @property
     def is_exact(self) -> bool:
         """Whether the estimate uses all rows."""
-        return self.source.is_everything
+        return self.source.has_all_rows
 
     @property
     def depends_on_others(self) -> bool:
@@ -210,7 +210,7 @@ class MinibatchGradient(GradientEstimate):
     def next_minibatches(self, n: int) -> np.ndarray:
         """First rows of the minibatches of the next ``n`` inner steps, shape (n,)."""
         starts = self.source.next_starts(n)
-        if self.source.moves:
+        if self.source.replaces_arrays:
             self._point_at_rows()
         return starts
 

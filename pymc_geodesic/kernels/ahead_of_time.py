@@ -1,7 +1,7 @@
 """Ahead-of-time compilation of kernels, in the process that starts the chains.
 
-Otherwise each worker process would compile the same kernels. Steps call kernels only with the
-argument types that are listed here.
+Otherwise each worker process would compile the same kernels. `SIGNATURES` has the argument types of
+compiled functions without kernel annotations; those of a kernel are derived from its annotations.
 """
 
 from __future__ import annotations
@@ -11,11 +11,7 @@ from typing import Any
 from numba import float64, int64, uint64
 
 from pymc_geodesic.integrators import refresh_velocity
-from pymc_geodesic.kernels.gmc import gmc
-from pymc_geodesic.kernels.gsgnht import gsgnht
-from pymc_geodesic.kernels.probe import differences_of_pairs, probe, probe_minibatches
-from pymc_geodesic.kernels.sggmc import sggmc
-from pymc_geodesic.kernels.ssgnht import ssgnht
+from pymc_geodesic.kernels.probe import differences_of_pairs
 from pymc_geodesic.manifolds.product_flows import geodesic, project
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.jit import report_long_compilation, signature_of
@@ -26,22 +22,16 @@ _VECTOR, _MATRIX = float64[::1], float64[:, ::1]
 _TABLE, _INTEGERS, _STREAM = int64[:, ::1], int64[::1], uint64[::1]
 
 SIGNATURES: dict[Any, tuple[Any, ...]] = {
-    gmc: signature_of(gmc),
-    gsgnht: signature_of(gsgnht),
-    ssgnht: signature_of(ssgnht),
     all_finite: (_VECTOR,),
     differences_of_pairs: (int64, _INTEGERS, _INTEGERS, _INTEGERS, _MATRIX, _MATRIX),
-    probe: signature_of(probe),
-    probe_minibatches: signature_of(probe_minibatches),
-    sggmc: signature_of(sggmc),
     evaluate: (int64, _VECTOR, int64, _INTEGERS, _VECTOR),
     fill_normal: (_STREAM, _VECTOR),
     geodesic: (_TABLE, _VECTOR, _VECTOR, float64),
     project: (_TABLE, _VECTOR, _VECTOR),
     refresh_velocity: (_TABLE, _VECTOR, _VECTOR, _STREAM),
     uniform: (_STREAM,),
-}  # fmt: skip
-"""Argument types with which steps call each function."""
+}
+"""Argument types of compiled functions without kernel annotations."""
 
 
 def prepare(*kernels: Any) -> None:

@@ -29,7 +29,7 @@ class DualAveragingSettings:
         Ratio of the step size towards which log ε is shrunk to the initial step size.
     recent_weight : float
         Weight of an iteration in the average of the recent step sizes, about the last twenty;
-        chosen by hand.
+        heuristic, no measurement.
     """
 
     shrinkage: float = 0.05

@@ -29,7 +29,7 @@ class Manifold(ABC):
 
     A point has a *value*, which the model uses, and *coordinates*, which move along geodesics. They
     differ only for manifolds with a chart (`Simplex`). `contains`, `check`, `random_point` and
-    `to_coordinates` use values; `project`, `geodesic` and `tangent_noise` use coordinates. Arrays
+    `to_coordinates` use values; `project` and `geodesic` use coordinates. Arrays
     may have leading batch axes: points have the shape ``(..., *shape)``.
 
     The module of each subclass has two compiled functions, ``project(x, v)`` and
@@ -257,23 +257,6 @@ class Manifold(ABC):
         rows, vectors, batch = self._paired_rows(x, v)
         self.geodesic_rows(rows, vectors, float(time))
         return rows.reshape(batch + self.shape), vectors.reshape(batch + self.shape)
-
-    def tangent_noise(self, x: Floats, rng: np.random.Generator) -> Floats:
-        """Draw tangent vectors from the standard normal distribution on the tangent space at `x`.
-
-        The covariance in ambient coordinates is the projector.
-
-        Parameters
-        ----------
-        x : array, shape ``(..., *shape)``
-            Coordinates of points on the manifold.
-        rng : numpy.random.Generator
-
-        Returns
-        -------
-        array of float64, shape of `x`
-        """
-        return self.project(x, rng.standard_normal(np.shape(x)))
 
     def to_coordinates(self, value: Floats) -> Floats:
         """Compute the coordinates of a value; by default the value itself."""

@@ -187,7 +187,7 @@ class ShuffledRows(RowSource):
     order of the minibatches.
     """
 
-    moves = False
+    replaces_arrays = False
     _order_type: type[MinibatchOrder] = ShuffledOrder
 
     def __init__(self, arrays: Mapping[str, np.ndarray], batch_size: int) -> None:

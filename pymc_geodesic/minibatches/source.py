@@ -81,9 +81,9 @@ class RowSource(ABC):
         N, the number of rows of the data.
     with_replacement : bool
         Whether a minibatch may contain a row twice.
-    moves : bool
+    replaces_arrays : bool
         Whether `next_starts` may replace ``arrays``.
-    is_everything : bool
+    has_all_rows : bool
         Whether there are no minibatches, and gradients are those of all rows.
     has_epochs : bool
         Whether each epoch contains every row once, so that its gradient noise sums to zero.
@@ -103,8 +103,8 @@ class RowSource(ABC):
     batch_size: int
     n_rows: int
     with_replacement: bool = False
-    moves: bool = True
-    is_everything: bool = False
+    replaces_arrays: bool = True
+    has_all_rows: bool = False
     has_epochs: bool = False
     stays_in_blocks: bool = False
     is_streamed: bool = False
@@ -299,8 +299,8 @@ class StreamedSource(RowSource):
 class AllRows(RowSource):
     """Source of all rows, without minibatches."""
 
-    moves = False
-    is_everything = True
+    replaces_arrays = False
+    has_all_rows = True
 
     def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
         super().__init__()

@@ -15,6 +15,9 @@ import numpy as np
 
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
+PARTIAL_CENTERING = "Use GMC, which adapts the parametrization of each effect."
+"""Remedy for scales of group effects in samplers that do not."""
+
 
 @dataclass(frozen=True)
 class FunnelSettings:
@@ -73,7 +76,9 @@ class Funnel:
     dependent: str
     slope: float
 
-    def diagnosis(self, in_model: Collection[tuple[str, str]]) -> Diagnosis:
+    def diagnosis(
+        self, in_model: Collection[tuple[str, str]], centered: Collection[str] = ()
+    ) -> Diagnosis:
         """Describe the funnel, and the other parametrization.
 
         Parameters
@@ -81,11 +86,15 @@ class Funnel:
         in_model : collection of (scale, dependent)
             Pairs of which the first is a parameter of the second's distribution in the model: the
             dependent variable is centered. Of other pairs the sign of the slope decides.
+        centered : collection of str
+            Variables that the sampler has centered, and the user's model has not.
         """
         scale, dependent = self.scale, self.dependent
         is_centered = self.slope < 0.0 or (scale, dependent) in in_model
         product = "a product with its standard deviation"
-        if not is_centered:
+        if dependent in centered:
+            remedy = PARTIAL_CENTERING
+        elif not is_centered:
             remedy = f"Write {dependent!r} centered; it appears to be non-centered, {product}."
         elif self.slope > 0.0:
             remedy = (

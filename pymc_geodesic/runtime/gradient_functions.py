@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, cfunc, types
+from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import np_cfarray
 
@@ -139,38 +139,6 @@ def evaluate(
     return _call(
         logp_grad, _data_pointer(position), minibatch, _data_pointer(context), _data_pointer(output)
     )
-
-
-def native_function(
-    function: Callable[..., float], size: int, output_size: int | None = None, n_context: int = 0
-) -> GradientFunction:
-    """Create a gradient function from a Numba function.
-
-    Its signature is ``(position, minibatch, context, output) -> float``.
-
-    Parameters
-    ----------
-    function : numba dispatcher
-        Function that writes the gradient, shape ``(output_size,)``, to ``output``.
-    size : int
-        Length of ``position``.
-    output_size : int, optional
-        Length of ``output``; that of ``position`` by default.
-    n_context : int
-        Length of the context.
-    """
-    output_size = size if output_size is None else output_size
-
-    @cfunc(SIGNATURE)
-    def logp_grad(position, minibatch, context, output):  # type: ignore[no-untyped-def]
-        return function(
-            carray(position, (size,)),
-            minibatch,
-            carray(context, (n_context,)),
-            carray(output, (output_size,)),
-        )
-
-    return GradientFunction(logp_grad.address, (logp_grad, function))
 
 
 def python_function(function: Callable[[Any, int, Any, Any], float]) -> GradientFunction:

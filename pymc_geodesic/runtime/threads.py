@@ -1,7 +1,9 @@
-"""Threads: pools for compiled code, background tasks, and deferral of Ctrl-C."""
+"""Threads: pools for compiled code, limits of BLAS, background tasks, and deferral of Ctrl-C."""
 
 from __future__ import annotations
 
+import functools
+import multiprocessing
 import os
 import signal
 import threading
@@ -10,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 
 class Workers:
@@ -154,3 +156,17 @@ def defer_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, handler)
         if seen:
             handler(*seen[0])
+
+
+@functools.cache
+def limit_blas_threads(process: int) -> None:
+    """Limit BLAS in a worker process to its share of the cores, once in each process.
+
+    Parameters
+    ----------
+    process : int
+        Process id.
+    """
+    if multiprocessing.parent_process() is not None:
+        cores = os.cpu_count() or 1
+        threadpool_limits(limits=max(1, cores // min(4, cores)), user_api="blas")

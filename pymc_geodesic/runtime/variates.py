@@ -282,42 +282,6 @@ def _large_poisson(stream: np.ndarray, rate: float, u: float, v: float) -> float
 
 
 @compiled
-def poisson(stream: np.ndarray, rate: float) -> float:
-    """Draw one Poisson variate, as a float; advances the stream.
-
-    Parameters
-    ----------
-    stream : array of uint64, shape (2,)
-    rate : float
-        λ ≥ 0. For rates of at least 10¹⁵, whose skewness is below the floating-point resolution, a
-        rounded normal variate is drawn.
-
-    Returns
-    -------
-    float
-        A whole number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.runtime.streams import new_stream
-    >>> from pymc_geodesic.runtime.variates import poisson
-    >>> stream = new_stream(np.random.default_rng(1))
-    >>> poisson(stream, 1e-300), abs(poisson(stream, 1e8) - 1e8) < 1e5
-    (0.0, True)
-    """
-    if rate < LARGE_RATE:
-        bound = math.exp(-rate)
-        product = uniform(stream)
-        count = 0.0
-        while product > bound:
-            product *= uniform(stream)
-            count += 1.0
-        return count
-    return _large_poisson(stream, rate, uniform(stream) - 0.5, uniform(stream))
-
-
-@compiled
 def _fill_small_poisson(
     stream: np.ndarray, rate: np.ndarray, out: np.ndarray, scratch: np.ndarray
 ) -> None:
@@ -365,7 +329,8 @@ def fill_poisson(stream: np.ndarray, rate: np.ndarray, out: np.ndarray) -> None:
     stream : array of uint64, shape (2,)
         Advanced.
     rate : array of float64, shape (n,)
-        λ ≥ 0.
+        λ ≥ 0. For rates of at least 10¹⁵, whose skewness is below the floating-point resolution,
+        rounded normal variates are drawn.
     out : array of float64, shape (n,)
 
     Examples

@@ -268,6 +268,8 @@ class CIRSampler:
         State of the chain.
     """
 
+    ineligible = None
+
     def __init__(
         self,
         inner_steps: InnerSteps,

@@ -43,6 +43,8 @@ class HMCSampler:
         Random stream.
     """
 
+    ineligible = None
+
     def __init__(
         self,
         adaptation: TrajectoryAdaptation,

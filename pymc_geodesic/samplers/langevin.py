@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
+from pymc_geodesic.adaptation.eligibility import Ineligible
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.kernels import gmc
@@ -30,7 +31,7 @@ EXPLORATION_STATS = {
     "largest_thermostat": 0.0,
     "noise_clips": 0,
     "n_steps": 0,
-    "phase": "search",
+    "phase": "explore",
     "configurational_temperature": math.nan,
     "whitened_gradient": math.nan,
 }
@@ -89,6 +90,11 @@ class LangevinSampler:
         self.adaptation, self.monitor = adaptation, monitor
         prepare(all_finite, evaluate, *((gmc, split_stream) if estimate.is_local else ()))
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
+
+    @property
+    def ineligible(self) -> Ineligible | None:
+        """See `LangevinAdaptation`."""
+        return self.adaptation.ineligible
 
     @property
     def position(self) -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.eligibility import Ineligible
+
 
 class NotFiniteError(ArithmeticError):
     """Error for a position, velocity, gradient or log-density that is not finite.
@@ -36,14 +38,17 @@ class Sampler(Protocol):
     Attributes
     ----------
     adaptation
-        An object with the attributes ``needs_warm_up``, ``is_tuned``, ``is_whitened`` and
-        ``minibatch_remedy``.
+        An object with the attributes ``needs_warm_up``, ``is_tuned`` and ``is_whitened``.
     state : dict
         State of the chain, including that of the adaptation; it determines all further draws.
     """
 
     adaptation: Any
     state: dict[str, Any]
+
+    @property
+    def ineligible(self) -> Ineligible | None:
+        """Reason why a Langevin sampler adapts without whitening; None otherwise."""
 
     @property
     def position(self) -> np.ndarray:

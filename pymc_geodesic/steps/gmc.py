@@ -35,7 +35,7 @@ from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
 class GMC(GeodesicStep):
     r"""Geodesic Monte Carlo: Hamiltonian Monte Carlo on a product of manifolds.
 
-    Each draw takes a velocity v ~ N(0, I) in the tangent space, follows ``n_steps`` steps
+    Each transition draws a velocity v ~ N(0, I) in the tangent space, follows ``n_steps`` steps
 
     .. math::
 
@@ -63,11 +63,12 @@ class GMC(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float, optional
-        Step size of the leapfrog integrator, a time. Adapted by dual averaging by default, then in
-        posterior standard deviations.
+        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
+        is in units of posterior standard deviations.
     n_steps : int, optional
-        Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
-        period, with a random length within 40 % of it, or 10 if coordinates are not adapted.
+        Number of leapfrog steps per draw. By default the length of a trajectory is random, within
+        40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
+        not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1.
     metric : {"auto", "sparse", "dense", "diag", None} or array
@@ -77,12 +78,12 @@ class GMC(GeodesicStep):
         ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
         ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
         (``effect[group]``) whose normal prior depends on other variables; otherwise dense up to 500
-        coordinates, and beyond that it uses scales and up to ten directions. An array is the
+        coordinates, and beyond that diagonal plus low rank, at most ten
+        directions. An array is the
         covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
         variances; it is used as given, with the variables in the order of ``vars``. A variable that
         moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
-        coordinates of the model, as does any user-specified parameter of the dynamics, such as
-        ``step_size``.
+        coordinates of the model, as does a user-specified ``step_size``.
     batch_size : int, optional
         Only with ``local``: the number of rows, which is the default. A Metropolis correction needs
         the log-density of all data.
@@ -133,8 +134,8 @@ class GMC(GeodesicStep):
     The Hamiltonian is split where at the end of a window of the tuning phase the mean square of
     each coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with
     ``n_steps`` or angles. With a split Hamiltonian the target rejection probability is half that of
-    ``target_accept`` (acceptance 0.9 instead of 0.8), because the errors of long steps are in the
-    tails.
+    ``target_accept`` (acceptance 0.9 instead of 0.8), because with long steps the energy errors
+    are largest in the tails.
 
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is

@@ -153,9 +153,10 @@ class gSGNHT(GeodesicStep):
         averages the gradient of the other variables over the last ``local_draws`` (Fisher's
         identity).
     local_draws : int
-        Number of transitions of the local variables to average over. At most N / n are used, n the
-        batch size: local draws are fixed during the integration steps of a draw, which acts on the
-        other variables as friction, and only the variance between them preserves the temperature.
+        Number of transitions of the local variables to average over. At most N / n are used, where
+        n is the batch size: local draws are fixed during the integration steps of a draw, which
+        removes energy from the other variables. The variance between the local draws adds the same
+        energy only if there are at most N / n of them.
     local_tune : int
         Number of transitions of the local variables to discard before those.
     local_steps : int
@@ -203,7 +204,7 @@ class gSGNHT(GeodesicStep):
     ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
     and variables), ``thermostat`` and ``friction`` (ξ and C, means over variables), ``noise_clips``
     (coordinates whose known noise exceeds the noise of the dynamics), ``diverging`` (draw that is
-    not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or
+    not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
     ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
     monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
     with ``local`` also ``acceptance_rate`` (of the local variables).

@@ -1,4 +1,4 @@
-"""Components of Metropolis-corrected samplers: adaptation, monitors and checks for `GMC`."""
+"""Metropolis-corrected samplers: adaptation, monitors and checks for `GMC` and `SubgradientHMC`."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def trajectory_adaptation(
         initial_step_size=initial_step_size,
         # half of the circumference of the smallest compact manifold, at the rms speed sqrt(dim)
         max_step_size=math.pi / math.sqrt(max(dims)) if dims else math.inf,
-        reason="coordinates are not whitened with metric=None or local variables",
+        reason="metric=None or local= is set",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptation import LARGER_MINIBATCHES, LangevinAdaptation
+from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
 from pymc_geodesic.adaptation.annealed_parameters import SETTINGS as ANNEALING
 from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealedMeasurements,
@@ -62,7 +62,7 @@ _log = logging.getLogger("pymc")
 SPLITTINGS = {"exact": EXACT, "paper": PAPER}
 
 ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
-    "phase": (np.dtype("<U6"), []),
+    "phase": (np.dtype("<U7"), []),
     "configurational_temperature": (np.float64, []),
     "whitened_gradient": (np.float64, []),
     "noise_ratio": (np.float64, []),
@@ -278,9 +278,9 @@ def langevin_adaptation(
         known_noise,
         noise_is_known=gradient_noise is not None,
         n_steps=n_steps or DEFAULT_STEPS,
-        starts_anywhere=tune_temperature is not None or estimate.is_local,
+        fixed_initial_temperature=tune_temperature is not None or estimate.is_local,
         max_annealed_thermostat=max_annealed_thermostat,
-        obstacle=whitened,
+        ineligible=whitened,
     )
 
 
@@ -375,8 +375,9 @@ def langevin_monitors(
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
-    """Log why a step does not adapt its coordinates, as a warning if there is a remedy.
+    """Log why a step does not adapt its coordinates.
 
+    The log is a warning if they are adapted with another batch size, or by a step with all rows.
     Also log advice if minibatches cost more than all rows, or should be larger.
     """
     if not adaptation.needs_warm_up:
@@ -389,7 +390,8 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
             _log.warning(see(message, "minibatches-or-all-rows"))
         return
     message = f"{source} {adaptation!r}"
-    if adaptation.minibatch_remedy != LARGER_MINIBATCHES:
+    ineligible = adaptation.ineligible
+    if ineligible is not None and (ineligible.largest_batch or ineligible.needs_all_rows):
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)

@@ -152,9 +152,10 @@ class SGGMC(GeodesicStep):
         averages the gradient of the other variables over the last ``local_draws`` (Fisher's
         identity).
     local_draws : int
-        Number of transitions of the local variables to average over. At most N / n are used, n the
-        batch size: local draws are fixed during the integration steps of a draw, which acts on the
-        other variables as friction, and only the variance between them preserves the temperature.
+        Number of transitions of the local variables to average over. At most N / n are used, where
+        n is the batch size: local draws are fixed during the integration steps of a draw, which
+        removes energy from the other variables. The variance between the local draws adds the same
+        energy only if there are at most N / n of them.
     local_tune : int
         Number of transitions of the local variables to discard before those.
     local_steps : int
@@ -180,25 +181,26 @@ class SGGMC(GeodesicStep):
         For contradictory arguments, an unknown variable or container, a batch larger than the
         data or data that hold NaN.
 
-    Notes
-    -----
-    By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric, evaluates
-    the gradient of all rows at the centering point of the control variates, and measures the
-    variance b_j of the gradient estimate along each coordinate. The step size is
-    h = min(1/2, b_max^(−1/2)), in posterior standard deviations, the friction C_j = 1 + h b_j / 2,
-    and the injected noise is that of this friction minus the noise of the gradient estimate.
+    Notes ----- By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric,
+    evaluates the gradient of all rows at the centering point of the control variates, and measures
+    the variance b_j of the gradient estimate along each coordinate. The step size h, in posterior
+    standard deviations, is at most min(1/2, b_max^(−1/2)), and smaller if the posterior is far from
+    normal, if many coordinates depend on few scale parameters, or if the gradient noise varies over
+    the posterior. The friction is C_j = 1 + h b_j / 2, and the injected noise is that of this
+    friction minus the noise of the gradient estimate.
 
-    Coordinates are not adapted if a parameter of the dynamics is specified, with ``local``, on
-    simplices, and for streams with few minibatches per epoch. ``step.adaptation`` shows what is
-    adapted. In these cases gradient noise of variance V raises the kinetic temperature above 1 by
-    about εV / (2C), and the variance of the draws by the same factor; the parameters that are not
-    specified are adapted so that this temperature bias is 2 %.
+    Coordinates are not adapted with ``step_size``, ``learning_rate``, ``friction``,
+    ``momentum_decay``, ``gradient_noise``, ``tune_temperature``, ``splitting="paper"``,
+    ``metric=None`` or ``local``, on simplices, and for streams with few minibatches per epoch.
+    ``step.adaptation`` shows what is adapted. In these cases gradient noise of variance V raises
+    the kinetic temperature above 1 by about εV / (2C), and the variance of the draws by the same
+    factor; the parameters that are not specified are adapted so that this temperature bias is 2 %.
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (estimated temperature of the positions, from v·v/m in the middle of a kick,
     averaged over inner steps and variables), ``friction`` (mean over variables),
     ``noise_clips`` (coordinates whose known noise exceeds the noise of the dynamics), ``diverging``
-    (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"search"``,
+    (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``,
     ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the
     stationarity monitor), ``noise_ratio`` (variance of the gradient with control variates over that
     without); with ``local`` also ``acceptance_rate`` (of the local variables).

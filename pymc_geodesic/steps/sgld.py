@@ -156,7 +156,7 @@ class SGLD(GeodesicStep):
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``diverging`` (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase``
-    (``"search"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
+    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
     ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
     with control variates over that without). SGLD has no velocity and no kinetic temperature.
 
@@ -234,7 +234,7 @@ class SGLD(GeodesicStep):
         super().__init__(
             vars,
             minibatches=minibatches,
-            everywhere=Euclidean,
+            manifold=Euclidean,
             centers_effects=whitens and not isinstance(metric, np.ndarray),
             model=model,
             rng=rng,
@@ -266,7 +266,7 @@ class SGLD(GeodesicStep):
                 self.product,
                 step_size=plain_number(step_size),
                 n_steps=n_steps or DEFAULT_STEPS,
-                obstacle=whitened,
+                ineligible=whitened,
             )
         else:
             self.adaptation = whitened

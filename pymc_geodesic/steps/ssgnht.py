@@ -180,7 +180,7 @@ class SSGNHT(GeodesicStep):
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (v·v/m averaged over inner steps and variables), ``thermostat`` and
     ``diffusion`` (ξ and A, means over variables), ``diverging`` (draw that is not finite),
-    ``n_grad`` (gradient evaluations), ``phase`` (``"search"``, ``"tune"`` or ``"sample"``),
+    ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
     ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
     ``noise_ratio`` (variance of the gradient with control variates over that without).
 
@@ -273,7 +273,7 @@ class SSGNHT(GeodesicStep):
         super().__init__(
             vars,
             minibatches=minibatches,
-            everywhere=Euclidean,
+            manifold=Euclidean,
             centers_effects=whitens and not isinstance(metric, np.ndarray),
             model=model,
             rng=rng,

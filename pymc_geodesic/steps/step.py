@@ -6,18 +6,17 @@ import copy
 import functools
 import inspect
 import logging
-import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from pytensor.graph import Variable
 from rich.progress import TextColumn
 from rich.table import Column
-from threadpoolctl import threadpool_limits
 
+from pymc_geodesic.adaptation.eligibility import minibatch_remedy
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.count_estimate import LikelihoodError
 from pymc_geodesic.densities.centered_effects import with_centered_effects
@@ -29,9 +28,9 @@ from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
-from pymc_geodesic.monitoring.effect_scales import PARTIAL_CENTERING
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
+from pymc_geodesic.runtime.threads import limit_blas_threads
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.checks import (
     StepsOfChain,
@@ -179,11 +178,10 @@ class GeodesicStep(BlockedStep):
         Variables with one value for each row of the minibatch.
     manifolds : mapping of str to Manifold class, optional
         Manifold by variable name.
-    everywhere : Manifold class, optional
+    manifold : Manifold class, optional
         Manifold of all variables, instead of those that their transforms imply.
     centers_effects : bool
-        Whether group effects that the model writes as scale × offset move in the centered form, if
-        groups have many rows; points keep the offsets. See `with_centered_effects`.
+        Whether group effects scale × offset move in centered form; see `with_centered_effects`.
     is_corrected : bool
         Whether a Metropolis correction rejects proposals outside the support of the density.
     starts_at_edges : bool
@@ -240,7 +238,7 @@ class GeodesicStep(BlockedStep):
         minibatches: MinibatchArguments,
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         manifolds: Mapping[str, type[Manifold]] | None = None,
-        everywhere: type[Manifold] | None = None,
+        manifold: type[Manifold] | None = None,
         centers_effects: bool = False,
         is_corrected: bool = False,
         starts_at_edges: bool = False,
@@ -264,7 +262,7 @@ class GeodesicStep(BlockedStep):
             self.model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
         self._centered = [] if effects is None else effects.names
         every = manifold_variables(
-            self.model, self._same_variables(vars), manifolds, everywhere=everywhere
+            self.model, self._same_variables(vars), manifolds, manifold=manifold
         )
         if isinstance(local, str) and local in self.model.dim_lengths:
             dims = self.model.named_vars_to_dims
@@ -290,14 +288,14 @@ class GeodesicStep(BlockedStep):
             names = ", ".join(map(repr, effects.names))
             _log.info(f"{name}: group effects scale × {names} are sampled in centered form")
         self.streamed = self.minibatches.streamed
-        self._sees_part_of_data = bool(self.streamed) or draws_minibatches(self.model)
+        self._has_partial_data = bool(self.streamed) or draws_minibatches(self.model)
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._has_started = self._has_local_values = False
-        # values of the last draw, by which `_moved_elsewhere` recognizes changes by other steps
-        self._written: dict[str, np.ndarray] = {}
+        # values of the last draw, for `_changed_by_other_step`
+        self._last_values: dict[str, np.ndarray] = {}
 
     @property
     def vars(self) -> list[TensorVariable]:
@@ -362,7 +360,7 @@ class GeodesicStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
-        if self._sees_part_of_data:
+        if self._has_partial_data:
             _STEPS_OF_CHAIN.add(self._given_model, self)
         stream = new_stream(self.rng)
         limit_blas_threads(os.getpid())
@@ -372,7 +370,7 @@ class GeodesicStep(BlockedStep):
         self._n_tune, self._n_draws = tune, draws
         self.draw, self.tune = 0, tune > 0
         self.sampler.initialize(stream, tune, draws)
-        self._forget_point()
+        self._reset_point()
         for monitor in self.monitors:
             monitor.initialize(draws)
 
@@ -394,7 +392,7 @@ class GeodesicStep(BlockedStep):
         if self.draw == 0:
             self._check_start(point)
         try:
-            if not self._has_started or self._moved_elsewhere(point):
+            if not self._has_started or self._changed_by_other_step(point):
                 self.sampler.start(self._packed(point))
                 self._has_started = True
             if not self._has_local_values:
@@ -418,7 +416,7 @@ class GeodesicStep(BlockedStep):
         """Check the first point of a chain, and that a chain without warm-up has been tuned."""
         name, adaptation = type(self).__name__, self.sampler.adaptation
         check_log_density(name, self.variables, self._log_terms, point)
-        if self._sees_part_of_data:
+        if self._has_partial_data:
             _STEPS_OF_CHAIN.check(self._given_model, self)
         if self._n_tune or not adaptation.needs_warm_up:
             return
@@ -452,7 +450,7 @@ class GeodesicStep(BlockedStep):
     def _warning(self, diagnosis: Diagnosis) -> SamplerWarning:
         sampled = ", ".join(variable.name for variable in self.variables)
         source = f"{type(self).__name__}[{sampled}]"
-        message = diagnosis.message(source, self.sampler.adaptation.minibatch_remedy)
+        message = diagnosis.message(source, minibatch_remedy(self.sampler.ineligible))
         return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
 
     def _divergence_error(self, error: NotFiniteError, point: PointType) -> SamplingError:
@@ -472,7 +470,7 @@ class GeodesicStep(BlockedStep):
         source = self.estimator.source
         return LogTerms(
             self._model_of_points,
-            {*source.arrays, *source.whole} if source.moves else (),
+            {*source.arrays, *source.whole} if source.replaces_arrays else (),
             [variable.name for variable in self.variables] if self._starts_at_edges else [],
         )
 
@@ -489,20 +487,15 @@ class GeodesicStep(BlockedStep):
         """
         pairs = hierarchical_pairs(self.model, [each.name for each in self.variables])
         funnel = find(pairs)
-        if funnel is None:
-            return None
-        diagnosis = funnel.diagnosis(pairs)
-        if funnel.dependent in self._centered:  # the model is not
-            return replace(diagnosis, remedy=PARTIAL_CENTERING)
-        return diagnosis
+        return None if funnel is None else funnel.diagnosis(pairs, self._centered)
 
     # --- points and vectors ----------------------------------------------------------------------
 
-    def _moved_elsewhere(self, point: PointType) -> bool:
+    def _changed_by_other_step(self, point: PointType) -> bool:
         """Whether another step has changed the values since the last draw."""
-        for name, written in self._written.items():
+        for name, last in self._last_values.items():
             value = point[name]
-            if value is not written and not np.array_equal(value, written):
+            if value is not last and not np.array_equal(value, last):
                 return True
         return False
 
@@ -515,15 +508,15 @@ class GeodesicStep(BlockedStep):
 
     def _unpacked(self, position: np.ndarray, point: PointType) -> PointType:
         """Point with new values of the variables, and of the local variables."""
-        written = self.packing.unpack(position)
-        self._written.update(written)
-        point = {**point, **written}
+        values = self.packing.unpack(position)
+        self._last_values.update(values)
+        point = {**point, **values}
         self.estimator.write_local(point)
         return point
 
-    def _forget_point(self) -> None:
-        """Forget the values of the last draw, which may belong to another chain."""
-        self._written = {}
+    def _reset_point(self) -> None:
+        """Discard the values of the last draw, which may belong to another chain."""
+        self._last_values = {}
         self._has_local_values = False
         self._has_started = self.sampler.position.size > 0
 
@@ -578,7 +571,7 @@ class GeodesicStep(BlockedStep):
 
     def _set_sampling_state(self, state: DataClassState) -> None:
         WithSamplingState.sampling_state.fset(self, state)
-        self._forget_point()
+        self._reset_point()
 
     sampling_state = property(WithSamplingState.sampling_state.fget, _set_sampling_state)
 
@@ -608,17 +601,3 @@ class GeodesicStep(BlockedStep):
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
         return progress_updates(cls._progress_stats)
-
-
-@functools.cache
-def limit_blas_threads(process: int) -> None:
-    """Limit BLAS in a worker process to its share of the cores, once in each process.
-
-    Parameters
-    ----------
-    process : int
-        Process id.
-    """
-    if multiprocessing.parent_process() is not None:
-        cores = os.cpu_count() or 1
-        threadpool_limits(limits=max(1, cores // min(4, cores)), user_api="blas")

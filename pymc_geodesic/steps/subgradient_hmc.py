@@ -137,7 +137,7 @@ class SubgradientHMC(GeodesicStep):
         super().__init__(
             vars,
             minibatches=minibatches,
-            everywhere=Euclidean,
+            manifold=Euclidean,
             is_corrected=True,
             model=model,
             rng=rng,

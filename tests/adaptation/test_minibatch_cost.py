@@ -37,7 +37,7 @@ def test_expected_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size,
     step = made(groups(n_rows, rows_per_group), batch_size=batch_size)
     assert step.adaptation.cost.noise == pytest.approx(noise, rel=0.25)
     assert advice_of(caplog) == []
-    assert f"gradients of batch_size={batch_size} of {n_rows:,} rows" in repr(step.adaptation)
+    assert f"gradients (batch_size={batch_size} of {n_rows:,} rows)" in repr(step.adaptation)
 
 
 @pytest.mark.parametrize("sampler", [pg.SGGMC, pg.gSGNHT])

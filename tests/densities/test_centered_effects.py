@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+import pymc_geodesic as pg
 from pymc_geodesic.densities.centered_effects import with_centered_effects
 
 N, GROUPS = 600, 6
@@ -103,3 +104,19 @@ def test_other_models_are_unchanged(make):
 def test_number_of_rows_of_a_stream():
     model = few_rows()
     assert with_centered_effects(model, n_rows=50 * N)[1].names == ["z"]
+
+
+def test_draws_are_those_of_the_offsets():
+    """A step that centers the effects returns offsets, whose products with the scale are right."""
+    model = crossed()
+    with model:
+        idata = pm.sample(
+            300, tune=300, chains=1, random_seed=2, progressbar=False,
+            step=pg.SGGMC(batch_size=200), compute_convergence_checks=False,
+        )  # fmt: skip
+    draws = idata.posterior
+    effect = (draws["m"] + draws["a"] * draws["scale"]).mean().item()
+    assert effect + (draws["b"] * draws["precision"] ** -0.5).mean().item() == pytest.approx(
+        Y.mean(), abs=0.2
+    )
+    assert draws["a"].std().item() == pytest.approx(1.0, abs=0.4)

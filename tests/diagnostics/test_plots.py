@@ -19,7 +19,7 @@ from tests.back_ends import BACKENDS, assert_drawn, require
 def idata():
     rng = np.random.default_rng(1)
     draws = (2, 150)
-    phase = np.repeat([["search", "tune"]], 2, axis=0).repeat(75, axis=1)
+    phase = np.repeat([["explore", "tune"]], 2, axis=0).repeat(75, axis=1)
     stats = {"temperature": rng.gamma(9.0, 1 / 9, size=draws)}
     return az.from_dict(
         {
@@ -57,8 +57,8 @@ def test_warmup_shows_phases_and_both_groups(idata):
     np.testing.assert_array_equal(value[150:], idata["sample_stats"]["temperature"][1])
     bands = [(each.get_xy()[:, 0].min(), each.get_xy()[:, 0].max()) for each in ax.patches]
     assert bands == [(-150.0, -75.0), (-75.0, 0.0)]
-    mixed = np.array([["search", "tune", "tune"], ["search", "search", "tune"]])
-    assert phase_starts(mixed, np.arange(3)) == [("search", 0.0), ("tune", 1.5)]
+    mixed = np.array([["explore", "tune", "tune"], ["explore", "explore", "tune"]])
+    assert phase_starts(mixed, np.arange(3)) == [("explore", 0.0), ("tune", 1.5)]
     with pytest.raises(ValueError, match="discard_tuned_samples=False"):
         plot_warmup(az.from_dict({"posterior": {"x": np.zeros((1, 5))}}))
     with pytest.raises(ValueError, match=r"contain no \['energy'\]"):

@@ -41,7 +41,7 @@ def around(rng, mean, scale, size):
 def idata():
     rng = np.random.default_rng(1)
     draws = (2, 150)
-    phase = np.repeat([["search", "tune"]], 2, axis=0).repeat(75, axis=1)
+    phase = np.repeat([["explore", "tune"]], 2, axis=0).repeat(75, axis=1)
     stats = {"temperature": rng.gamma(9.0, 1 / 9, size=draws)}
     return az.from_dict(
         {

@@ -17,13 +17,9 @@ from pymc_geodesic.integrators import (
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc, sgld, ssgnht
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.manifolds.product import Space
-from pymc_geodesic.runtime.gradient_functions import (
-    Callback,
-    GradientFunction,
-    array_at,
-    native_function,
-)
+from pymc_geodesic.runtime.gradient_functions import Callback, GradientFunction, array_at
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
+from tests.native_functions import native_function
 from tests.targets import Target
 
 NO_SQUARES = np.empty(0)

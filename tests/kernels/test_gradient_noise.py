@@ -8,9 +8,10 @@ from scipy.optimize import brentq
 from pymc_geodesic.adaptation.annealed_parameters import noise_bias, repetition
 from pymc_geodesic.integrators import Scratch, State
 from pymc_geodesic.kernels import sggmc
-from pymc_geodesic.runtime.gradient_functions import array_at, native_function
+from pymc_geodesic.runtime.gradient_functions import array_at
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.kernels.drivers import called, friction_of, run_langevin, start, thermostat_errors
+from tests.native_functions import native_function
 from tests.targets import LIMIT
 from tests.targets import VON_MISES_FISHER as TARGET
 

@@ -9,8 +9,9 @@ from scipy import stats
 
 from pymc_geodesic.kernels.counts import LOG_NORMAL, CountsAt, Prior
 from pymc_geodesic.kernels.scir import log_normal_transition, scir
-from pymc_geodesic.runtime.gradient_functions import Callback, native_function
+from pymc_geodesic.runtime.gradient_functions import Callback
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from tests.native_functions import native_function
 
 N = 50_000
 NO_CONTEXT = np.zeros(1, dtype=np.int64)

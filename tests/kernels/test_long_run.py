@@ -7,9 +7,9 @@ from numba import njit
 from pymc_geodesic.integrators import Scratch, State, refresh_velocity
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.manifolds import Product, Sphere
-from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import new_stream
 from tests.kernels.drivers import called, friction_of
+from tests.native_functions import native_function
 
 SIZE = 5000
 

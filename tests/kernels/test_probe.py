@@ -8,9 +8,10 @@ from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe
 from pymc_geodesic.kernels.probe import Line
 from pymc_geodesic.manifolds import Euclidean, Product, Sphere
-from pymc_geodesic.runtime.gradient_functions import array_at, evaluate, native_function
+from pymc_geodesic.runtime.gradient_functions import array_at, evaluate
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from tests.kernels.drivers import called
+from tests.native_functions import native_function
 
 KAPPA = 40.0
 SCALES = np.array([1.0, 4.0, 100.0])

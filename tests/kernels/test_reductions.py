@@ -9,9 +9,9 @@ from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.gsgnht import CURVATURE_MEMORY
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, uniform
 from tests.kernels.drivers import called, friction_of
+from tests.native_functions import native_function
 
 SIZE = 5
 FLAT = Product([("x", Euclidean(SIZE), 1)])

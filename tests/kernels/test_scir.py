@@ -16,11 +16,12 @@ from pymc_geodesic.kernels.counts import (
     values_from_logs,
 )
 from pymc_geodesic.kernels.scir import cir_transition, scir
-from pymc_geodesic.runtime.gradient_functions import Callback, native_function
+from pymc_geodesic.runtime.gradient_functions import Callback
 from pymc_geodesic.runtime.jit import FAST_MATH
 from pymc_geodesic.runtime.streams import new_stream
-from pymc_geodesic.runtime.variates import fill_log_gamma, poisson
+from pymc_geodesic.runtime.variates import fill_log_gamma, fill_poisson
 from tests.grids import slow
+from tests.native_functions import native_function
 
 N = 100_000
 ZERO, ONE = np.zeros(1), np.ones(1)
@@ -132,10 +133,9 @@ def without_mixture(log_state, shape, log_rate, time, stream):
 @like_the_kernel
 def doubled_centrality(log_state, shape, log_rate, time, stream):
     """Mutant: the non-centrality is the rate of the Poisson variate."""
-    shapes = shape.copy()
-    for i in range(shapes.size):
-        shapes[i] += poisson(stream, 2.0 * math.exp(log_state[i]) / math.expm1(time[0]))
-    fill_log_gamma(stream, shapes, log_state)
+    counts = np.empty(shape.size)
+    fill_poisson(stream, 2.0 * np.exp(log_state) / math.expm1(time[0]), counts)
+    fill_log_gamma(stream, shape + counts, log_state)
     log_state += math.log(-math.expm1(-time[0]))
 
 
@@ -148,10 +148,9 @@ def halved_freedom(log_state, shape, log_rate, time, stream):
 @like_the_kernel
 def euler(log_state, shape, log_rate, time, stream):
     """Mutant: the first-order coefficients of the time."""
-    shapes = shape.copy()
-    for i in range(shapes.size):
-        shapes[i] += poisson(stream, math.exp(log_state[i]) / time[0])
-    fill_log_gamma(stream, shapes, log_state)
+    counts = np.empty(shape.size)
+    fill_poisson(stream, np.exp(log_state) / time[0], counts)
+    fill_log_gamma(stream, shape + counts, log_state)
     log_state += math.log(time[0])
 
 

@@ -10,7 +10,6 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
-from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_sgld
@@ -21,6 +20,7 @@ from tests.mutants import (
     LANGEVIN_STEP,
     Mutant,
 )
+from tests.native_functions import native_function
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
 N_CHAINS = 20_000

@@ -8,8 +8,9 @@ from scipy import stats
 
 from pymc_geodesic.kernels.counts import POSITIVE, SIMPLEX, Prior
 from pymc_geodesic.kernels.sgrld import sgrld
-from pymc_geodesic.runtime.gradient_functions import Callback, native_function
+from pymc_geodesic.runtime.gradient_functions import Callback
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
+from tests.native_functions import native_function
 
 NO_CONTEXT = np.zeros(1, dtype=np.int64)
 BLOCKS = np.array([[SIMPLEX, 0, 1, 3], [POSITIVE, 3, 1, 1]], dtype=np.int64)

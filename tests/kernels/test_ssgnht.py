@@ -10,11 +10,11 @@ from numba import njit
 from pymc_geodesic.integrators import Scratch, State, Thermostat
 from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
-from pymc_geodesic.runtime.gradient_functions import native_function
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
 from tests.kernels.drivers import called, gradient_field, run_ssgnht
 from tests.mutants import BIASED_EULER, FREE_THERMOSTAT, OTHER_RECURSIONS
+from tests.native_functions import native_function
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
 
 N_CHAINS = 20_000

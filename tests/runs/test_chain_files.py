@@ -9,7 +9,7 @@ from pymc_geodesic.runs.chain_files import ChainFiles, DrawBuffer
 from pymc_geodesic.runs.chain_trace import PointEvaluator
 
 KINDS = [
-    {"size": np.dtype(float), "phase": np.dtype("<U6"), "diverging": np.dtype(bool)},
+    {"size": np.dtype(float), "phase": np.dtype("<U7"), "diverging": np.dtype(bool)},
     {"size": np.dtype(float), "warning": np.dtype(object), "trees": np.dtype(object)},
 ]
 

@@ -4,12 +4,8 @@ import numpy as np
 import pytest
 from numba import njit, types
 
-from pymc_geodesic.runtime.gradient_functions import (
-    array_at,
-    evaluate,
-    native_function,
-    python_function,
-)
+from pymc_geodesic.runtime.gradient_functions import array_at, evaluate, python_function
+from tests.native_functions import native_function
 
 
 @njit

@@ -1,4 +1,4 @@
-"""Reports of the adaptation of a step, with obstacles and remedies: `step.adaptation` and logs."""
+"""Reports of the adaptation of a step, with reasons and remedies: `step.adaptation` and logs."""
 
 from dataclasses import replace
 
@@ -66,12 +66,12 @@ def test_too_many_coordinates_are_reported(caplog):
     for text in (message, repr(step.adaptation)):
         assert "10005 coordinates (limit: 10004)" in text
         assert "Use GMC" in text
-    remedy = step.adaptation.minibatch_remedy
+    remedy = eligibility.minibatch_remedy(step.adaptation.ineligible)
     assert "GMC" in remedy
     assert "larger minibatches" not in remedy
 
 
-def test_fixed_parameters_are_no_obstacle(caplog):
+def test_fixed_parameters_are_not_warned_about(caplog):
     step = effects(1_000, step_size=0.01, friction=1.0)
     assert warnings_of(caplog) == []
     assert repr(step.adaptation) == "adapts nothing: step size and friction are user-specified."
@@ -96,7 +96,9 @@ def test_warnings_recommend_the_batch_size_that_adapts():
         size.observe(x, stats)
     for monitor, text in ((temperature, "kinetic temperature"), (size, "effective")):
         diagnosis = monitor.diagnosis(names)
-        message = diagnosis.message("SGGMC", step.adaptation.minibatch_remedy)
+        message = diagnosis.message(
+            "SGGMC", eligibility.minibatch_remedy(step.adaptation.ineligible)
+        )
         assert text in message
         assert "batch_size <= 1000" in message
         assert "larger minibatches" not in message

@@ -286,8 +286,8 @@ def test_a_runaway_temperature_of_either_sign_is_a_divergence(step, monkeypatch,
     if math.isfinite(temperature):
         # the draws before led away as well: the chain returns to where the tuning phase began
         adapted = step.adaptation
-        home = adapted.gradient.whiten(adapted._warm_up.home)
-        np.testing.assert_allclose(step.sampler.z, home, atol=1e-12)
+        start = adapted.gradient.whiten(adapted._warm_up.tuning_start)
+        np.testing.assert_allclose(step.sampler.z, start, atol=1e-12)
         assert adapted._noise.measured.at_draws.n_points == 0
 
 
