@@ -13,8 +13,8 @@ mean square of a coordinate of r exceeds a bound, they are those of the leapfrog
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,11 @@ class TrajectorySettings:
         0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
     draws_for_leapfrog : int
         Minimum number of draws in a window for a return to leapfrog steps.
+    draws_per_coordinate : float
+        Number of draws in the last window, per coordinate, below which a dense metric is the
+        inverse curvature at the mean.
+    min_curvature : float
+        Minimum ratio of the smallest to the largest curvature, in the previous metric.
     split_rejections : float
         Ratio of the rejection probability that the step size is adapted to with a split Hamiltonian
         to that with leapfrog steps. The errors of long steps are in the tails, where chains stay:
@@ -87,6 +92,8 @@ class TrajectorySettings:
     step_size_jitter: float = 0.1
     max_residual: float = 0.25
     draws_for_leapfrog: int = 50
+    draws_per_coordinate: float = 2.0
+    min_curvature: float = 1e-8
     split_rejections: float = 0.5
     n_short: int = 30
     max_steps_short: int = 8
@@ -125,6 +132,59 @@ def centered_metric(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> Met
     """
     shift = metric.to_direction(metric.to_gradient(gradients.mean(axis=0)))
     return metric.recentered(x.mean(axis=0) + shift)
+
+
+def factor_by_curvature(
+    metric: Metric, x: np.ndarray, gradient: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray | None:
+    r"""Compute the factor of the inverse curvature at the origin of a metric.
+
+    The curvature along a whitened coordinate is the difference of the gradients at −1 and 1, a
+    posterior standard deviation on both sides. The estimate from draws needs more of them than
+    there are coordinates; this one needs two gradients per coordinate.
+
+    Parameters
+    ----------
+    metric : Metric
+        With a dense factor.
+    x : ndarray, shape (size,)
+        Position, whose coordinates beyond those of the metric are fixed.
+    gradient : callable
+        Gradient of the log-density at a position, in the coordinates of the model.
+
+    Returns
+    -------
+    ndarray, shape (d, d), or None
+        None if the log-density is not concave there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.whitened_trajectories import factor_by_curvature
+    >>> from pymc_geodesic.gradients.metric import Metric
+    >>> precision = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> factor = factor_by_curvature(
+    ...     Metric(np.zeros(2), np.eye(2)), np.zeros(2), lambda x: -precision @ x
+    ... )
+    >>> factor @ factor.T @ precision
+    array([[ 1.,  0.],
+           [-0.,  1.]])
+    """
+    d = metric.center.size
+    curvature = np.empty((d, d))
+    for k, direction in enumerate(metric.factor.T):
+        ends = []
+        for sign in (-1.0, 1.0):
+            point = x.copy()
+            point[:d] = metric.center + sign * direction
+            ends.append(metric.to_gradient(gradient(point)[:d]))
+        curvature[k] = 0.5 * (ends[0] - ends[1])
+    if not np.isfinite(curvature).all():
+        return None
+    values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    if values[0] <= SETTINGS.min_curvature * values[-1]:
+        return None
+    return metric.factor @ (vectors / np.sqrt(values))
 
 
 class WhitenedTrajectories:
@@ -342,6 +402,13 @@ class WhitenedTrajectories:
         ]
         positions, gradients = self.windows.positions[:, :d], self.windows.gradients[:, :d]
         metric = centered_metric(Metric(x[:d], factor, np.array(lengths)), positions, gradients)
+        n_evaluations = 0
+        has_few_draws = len(positions) < SETTINGS.draws_per_coordinate * d
+        if metric.is_dense and has_few_draws and self._n_draws == self._n_windows:
+            factor = factor_by_curvature(metric, x, self.gradient.exact_gradient)
+            n_evaluations = 2 * d
+            if factor is not None:
+                metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         self.set_metric(metric)
         residual = metric.whiten(positions) + metric.to_gradient(gradients)
         largest = np.max(np.mean(residual**2, axis=0), initial=0.0)
@@ -349,7 +416,7 @@ class WhitenedTrajectories:
         # the largest of many mean squares of few draws may be large by chance
         if is_near_normal or len(positions) >= SETTINGS.draws_for_leapfrog:
             self._split(is_near_normal)
-        return self.gradient.whiten(x), 0
+        return self.gradient.whiten(x), n_evaluations
 
     def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

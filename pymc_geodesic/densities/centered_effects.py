@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pymc as pm
 from pymc.model import Model
-from pymc.model.transform.optimization import freeze_dims_and_data
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
@@ -26,6 +25,7 @@ from pymc_geodesic.densities.effect_priors import (
     is_positive,
     may_be_effect,
     may_be_offset,
+    with_fixed_shapes,
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -118,7 +118,7 @@ def with_centered_effects(
 
 def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable, TensorVariable]:
     """Scale q of each variable whose groups have many rows, as a function of value variables."""
-    fixed = freeze_dims_and_data(model, data=[]) if model.dim_lengths else model
+    fixed = with_fixed_shapes(model)
     offsets = [
         v
         for v in manifold_variables(fixed, None, None)

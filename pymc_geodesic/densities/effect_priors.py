@@ -21,8 +21,27 @@ from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.graphs import unoptimized_function
+from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.variables import ManifoldVariable
+from pymc_geodesic.minibatches.model_rows import model_with
+
+
+def with_fixed_shapes(model: Model) -> Model:
+    """Return a copy of a model with dims in which their lengths are constants.
+
+    Value variables of the copy are new; they have the same names.
+    """
+    values = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    if all(None not in value.type.shape for value in values):
+        return model
+    lengths = {
+        length: pt.constant(length.eval(mode="FAST_COMPILE"), dtype=length.type.dtype)
+        for length in model.dim_lengths.values()
+        if not isinstance(length, Constant)
+    }
+    variables = [*model.basic_RVs, *model.potentials]
+    fixed = dict(zip(variables, rebuild_graphs(variables, lengths), strict=True))
+    return model_with(model, fixed | dict.fromkeys(values), model.data_vars)
 
 
 def may_be_effect(variable: ManifoldVariable) -> bool:
@@ -148,6 +167,8 @@ class PriorsOfEffects:
     """
 
     def __init__(self, model: Model, variables: Sequence[ManifoldVariable]) -> None:
+        model = with_fixed_shapes(model)
+        variables = [v.in_model(model) for v in variables]
         self._effects = [v for v in variables if _has_variable_scale(model, v)]
         parameters = [each for v in self._effects for each in prior_parameters(v)]
         graphs = model.replace_rvs_by_values(parameters)

@@ -20,7 +20,6 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
-from pymc.model.transform.optimization import freeze_dims_and_data
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
@@ -43,6 +42,7 @@ from pymc_geodesic.densities.effect_priors import (
     may_be_effect,
     may_be_offset,
     prior_parameters,
+    with_fixed_shapes,
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -121,7 +121,8 @@ def find_effects(
     ):
         return None
     given = model
-    model, variables = _with_fixed_shapes(model, variables)
+    model = with_fixed_shapes(model)
+    variables = [v.in_model(model) for v in variables]
     candidates = [v for v in variables if may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
     while True:
         rows = RowsByIndex([v.value for v in candidates])
@@ -143,16 +144,6 @@ def find_effects(
     except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
         return None
     return effects
-
-
-def _with_fixed_shapes(
-    model: Model, variables: Sequence[ManifoldVariable]
-) -> tuple[Model, list[ManifoldVariable]]:
-    """Return a copy of a model with dims, whose shapes are known, and its variables."""
-    if all(None not in v.value.type.shape for v in variables):
-        return model, list(variables)
-    fixed = freeze_dims_and_data(model, data=[])
-    return fixed, [v.in_model(fixed) for v in variables]
 
 
 def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:

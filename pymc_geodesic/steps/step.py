@@ -256,11 +256,6 @@ class GeodesicStep(BlockedStep):
         if self.rows is not None:
             size = self.minibatches.batch_size
             _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
-        self._model_of_points = self.model
-        effects = None
-        if centers_effects and (vars is None or len(vars) == len(self.model.free_RVs)):
-            self.model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
-        self._centered = [] if effects is None else effects.names
         every = manifold_variables(
             self.model, self._same_variables(vars), manifolds, manifold=manifold
         )
@@ -283,10 +278,9 @@ class GeodesicStep(BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
-        if effects is not None:
-            self.packing = CenteredPacking(self.packing, effects)
-            names = ", ".join(map(repr, effects.names))
-            _log.info(f"{name}: group effects scale × {names} are sampled in centered form")
+        self._model_of_points, self._centered = self.model, ()
+        if centers_effects and self.samples_all:
+            self._center_effects()
         self.streamed = self.minibatches.streamed
         self._has_partial_data = bool(self.streamed) or draws_minibatches(self.model)
         self._starts_at_edges = starts_at_edges
@@ -296,6 +290,17 @@ class GeodesicStep(BlockedStep):
         self._has_started = self._has_local_values = False
         # values of the last draw, for `_changed_by_other_step`
         self._last_values: dict[str, np.ndarray] = {}
+
+    def _center_effects(self) -> None:
+        """Move group effects scale × offset in centered form."""
+        model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
+        if effects is None:
+            return
+        self.model, self._centered = model, tuple(effects.names)
+        self.variables = [variable.in_model(model) for variable in self.variables]
+        self.packing = CenteredPacking(ManifoldPacking(self.variables, self.product), effects)
+        names = ", ".join(map(repr, effects.names))
+        _log.info(f"{type(self).__name__}: group effects scale × {names} are in centered form")
 
     @property
     def vars(self) -> list[TensorVariable]:
