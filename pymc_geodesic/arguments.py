@@ -22,7 +22,21 @@ _ASYMMETRY, _SINGULAR = 1e-8, 1e-12
 def _is_number(value: Any) -> bool:
     if isinstance(value, bool | np.bool_):
         return False
-    return isinstance(value, Real) or (isinstance(value, np.ndarray) and value.ndim == 0)
+    is_scalar = isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf"
+    return isinstance(value, Real) or is_scalar
+
+
+def listed(items: Sequence[str]) -> str:
+    """Join items by commas and a final "and".
+
+    Examples
+    --------
+    >>> from pymc_geodesic.arguments import listed
+    >>> listed(["step size", "friction", "n_steps"])
+    'step size, friction and n_steps'
+    """
+    *first, last = items
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def check_positive(name: str, value: Any) -> None:
@@ -90,7 +104,7 @@ def check_alternatives(quantity: str, **values: Any) -> None:
         raise ValueError(f"{' and '.join(passed)} both set {quantity}. Pass one of them")
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str | None]) -> None:
+def check_choice(name: str, value: Any, choices: Iterable[str | bool | None]) -> None:
     """Validate an argument with a finite set of choices.
 
     Raises
@@ -106,17 +120,17 @@ def check_choice(name: str, value: Any, choices: Iterable[str | None]) -> None:
     ValueError: splitting='euler' is unknown. Choose from ['exact', 'paper']
     """
     choices = list(choices)
-    if value not in choices:
+    if not isinstance(value, str | bool | np.bool_ | None) or value not in choices:
         raise ValueError(f"{name}={value!r} is unknown. Choose from {choices}")
 
 
 def check_gradient_noise(gradient_noise: Any) -> None:
-    """Validate the name of an estimator of gradient noise; None and variances are valid.
+    """Validate known variances of the gradient, or the name of an estimator; None is valid.
 
     Raises
     ------
     ValueError
-        If the name is unknown.
+        If the name is unknown, or a variance is not a finite number of at least 0.
 
     Examples
     --------
@@ -125,11 +139,24 @@ def check_gradient_noise(gradient_noise: Any) -> None:
     Traceback (most recent call last):
     ValueError: gradient_noise='known' is unknown. Pass None, a variance, variances or "fisher"
     """
-    if isinstance(gradient_noise, str) and gradient_noise != "fisher":
-        raise ValueError(
-            f"gradient_noise={gradient_noise!r} is unknown. Pass None, a variance, variances or "
-            '"fisher"'
-        )
+    if gradient_noise is None:
+        return
+    if isinstance(gradient_noise, str):
+        if gradient_noise != "fisher":
+            raise ValueError(
+                f"gradient_noise={gradient_noise!r} is unknown. Pass None, a variance, variances "
+                'or "fisher"'
+            )
+        return
+    variances = np.asarray(gradient_noise)
+    if variances.dtype.kind not in "iufO":
+        raise ValueError(f"gradient_noise= must be numbers, got {gradient_noise!r}")
+    try:
+        variances = variances.astype(float)
+    except (TypeError, ValueError):
+        raise ValueError(f"gradient_noise= must be numbers, got {gradient_noise!r}") from None
+    if not np.all((variances >= 0) & np.isfinite(variances)):
+        raise ValueError("gradient_noise= is a variance and must not be negative, NaN or infinite")
 
 
 def check_tune_temperature(temperature: Any) -> None:
@@ -138,19 +165,20 @@ def check_tune_temperature(temperature: Any) -> None:
     Raises
     ------
     ValueError
-        If it is below 1 or infinite.
+        If it is not a number, below 1 or not finite.
 
     Examples
     --------
     >>> from pymc_geodesic.arguments import check_tune_temperature
-    >>> check_tune_temperature(0.5)  # doctest: +ELLIPSIS
+    >>> check_tune_temperature(0.5)
     Traceback (most recent call last):
-    ValueError: tune_temperature=0.5 is below 1. Set the kinetic temperature at the start of ...
+    ValueError: tune_temperature must be a finite number of at least 1, got 0.5
     """
-    if temperature is not None and not 1.0 <= temperature < math.inf:
+    if temperature is None:
+        return
+    if not _is_number(temperature) or not 1.0 <= temperature < math.inf:
         raise ValueError(
-            f"tune_temperature={temperature} is below 1. Set the kinetic temperature at the start "
-            "of tuning to a finite number of at least 1"
+            f"tune_temperature must be a finite number of at least 1, got {temperature!r}"
         )
 
 
@@ -292,13 +320,20 @@ def check_containers(names: Any) -> None:
         raise ValueError(f"{hint}, got no name. Omit minibatch= to use all rows")
 
 
-def check_count(name: str, value: Any) -> None:
-    """Validate an optional positive integer.
+def check_count(name: str, value: Any, *, optional: bool = True) -> None:
+    """Validate a positive integer.
+
+    Parameters
+    ----------
+    name : str
+    value : object
+    optional : bool
+        Whether None is valid.
 
     Raises
     ------
     ValueError
-        If the value is neither None nor an integer of at least 1.
+        If the value is not an integer of at least 1.
 
     Examples
     --------
@@ -308,14 +343,25 @@ def check_count(name: str, value: Any) -> None:
     Traceback (most recent call last):
     ValueError: n_steps must be a positive integer, got 2.5
     """
-    if value is None:
+    if value is None and optional:
         return
     if not _is_number(value) or not 1 <= value < math.inf or int(value) != value:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
 
 
-def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
+def check_batch_size(
+    batch_size: Any, n_rows: int, rows: str = "rows", *, shape: Sequence[int] = ()
+) -> None:
     """Validate an optional batch size.
+
+    Parameters
+    ----------
+    batch_size : int or None
+    n_rows : int
+    rows : str
+        Description of the rows.
+    shape : sequence of int
+        Shape of the data, to recognize data whose rows are columns.
 
     Raises
     ------
@@ -328,13 +374,17 @@ def check_batch_size(batch_size: Any, n_rows: int, rows: str = "rows") -> None:
     >>> check_batch_size(20, 30)
     >>> check_batch_size(40, 30)
     Traceback (most recent call last):
-    ValueError: batch_size=40 exceeds the 30 rows. Use batch_size <= 30
+    ValueError: batch_size=40 exceeds the 30 rows. Use batch_size <= 30, or omit batch_size=
     """
     check_count("batch_size", batch_size)
-    if batch_size is not None and batch_size > n_rows:
-        raise ValueError(
-            f"batch_size={batch_size} exceeds the {n_rows} {rows}. Use batch_size <= {n_rows}"
-        )
+    if batch_size is None or batch_size <= n_rows:
+        return
+    is_transposed = max(shape[1:], default=0) >= batch_size
+    raise ValueError(
+        f"batch_size={batch_size} exceeds the {n_rows} {rows}. Use batch_size <= {n_rows}, or omit "
+        "batch_size="
+        + (f". Rows are the first axis of the shape {shape}: transpose it" if is_transposed else "")
+    )
 
 
 def check_integers(**limits: tuple[Any, int]) -> None:

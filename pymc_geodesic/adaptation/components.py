@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
+from pymc_geodesic.arguments import listed
 from pymc_geodesic.manifolds import Euclidean, Product
 
 
@@ -73,3 +75,17 @@ def join_euclidean(product: Product) -> Product:
     width = product.size - sum(rows * manifold.size for _, manifold, rows in curved)
     euclidean = [("Euclidean coordinates", Euclidean(width), 1)] if width else []
     return Product([*euclidean, *curved])
+
+
+def describe_adaptation(adapted: Sequence[str], specified: Sequence[str]) -> str:
+    """Describe what is adapted, and what is user-specified.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.components import describe_adaptation
+    >>> describe_adaptation(["step size", "friction"], ["n_steps=7"])
+    'adapts step size and friction; n_steps=7 is user-specified.'
+    """
+    verb = "is" if len(specified) == 1 else "are"
+    rest = f"; {listed(specified)} {verb} user-specified" if specified else ""
+    return f"adapts {listed(adapted)}{rest}."

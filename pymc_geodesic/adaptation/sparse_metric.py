@@ -216,9 +216,7 @@ class SparseTrajectories:
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return (
-            "adapts metric='sparse' with partial centering, step size and length of trajectories."
-        )
+        return self._inner.describe(["metric='sparse' with partial centering"], [])
 
     @property
     def can_reuse_gradient(self) -> bool:

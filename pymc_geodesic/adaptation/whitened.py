@@ -25,7 +25,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
 from pymc_geodesic.adaptation.centering import find_center
-from pymc_geodesic.adaptation.components import curved_points
+from pymc_geodesic.adaptation.components import curved_points, describe_adaptation
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
 from pymc_geodesic.adaptation.eligibility import sample_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
@@ -209,17 +209,25 @@ class WhitenedAdaptation:
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
-        self._bounded = BoundedParameters(rule, n_steps)
+        self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
+        # with a momentum, in proportion to the noise of minibatches
+        self._adapts_friction = gradient.has_noise and rule.parameters(np.ones(1)).friction.any()
         self.initialize(0)
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        parts = [f"metric={self._trajectories.metric_name!r}"]
+        adapted, specified = self._trajectories.describe_metric()
         if self.gradient.control_variates is not None:
-            parts.append(f"control_variates={self._order!r}")
-        parts.append("step size, friction and n_steps" if self.gradient.has_noise else "step size")
+            adapted.append(f"control_variates={self._order!r}")
+        adapted.append("step size")
+        if self._adapts_friction:
+            adapted.append("friction")
+        if self._n_steps is None:
+            adapted.append("n_steps")
+        else:
+            specified.append(f"n_steps={self._n_steps}")
         cost = "" if self.cost is None else f" {self.cost}."
-        return f"adapts {', '.join(parts)}.{cost}"
+        return describe_adaptation(adapted, specified) + cost
 
     @property
     def parameters(self) -> LangevinParameters | None:

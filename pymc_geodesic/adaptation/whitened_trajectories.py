@@ -21,6 +21,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.components import (
     curved_variables,
+    describe_adaptation,
     euclidean_names,
     join_euclidean,
     max_length_scales,
@@ -248,7 +249,22 @@ class WhitenedTrajectories:
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return f"adapts metric={self.metric_name!r}, step size and length of trajectories."
+        return self.describe(*self.describe_metric())
+
+    def describe(self, adapted: list[str], specified: list[str]) -> str:
+        """Describe the adaptation, given what is adapted and user-specified of the coordinates."""
+        adapted = [*adapted, "step size"]
+        if self._n_steps is None:
+            return describe_adaptation([*adapted, "length of trajectories"], specified)
+        return describe_adaptation(adapted, [*specified, f"n_steps={self._n_steps}"])
+
+    def describe_metric(self) -> tuple[list[str], list[str]]:
+        """Describe what is adapted of the coordinates, and what is user-specified."""
+        if self.metric_name != "covariance":
+            return [f"metric={self.metric_name!r}"], []
+        components = self._model_product.components
+        curved = [name for name, manifold, _ in components if not manifold.is_flat]
+        return [f"scale of {name!r}" for name in curved], ["metric="]
 
     @property
     def logp_grad(self) -> GradientFunctionLike:

@@ -41,7 +41,11 @@ from pymc_geodesic.minibatches.documents import (
     ResidentDocuments,
     StreamedDocuments,
 )
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
+from pymc_geodesic.minibatches.from_arguments import (
+    MinibatchArguments,
+    check_streamed_order,
+    minibatch_source,
+)
 from pymc_geodesic.ops.admixture_likelihood import AdmixtureLogLikelihood
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.runtime.threads import Workers, parts_of
@@ -315,6 +319,7 @@ class TopicCountEstimator(CountEstimate):
                 raise ValueError(
                     "each block of batches= is a minibatch of documents. Omit batch_size="
                 )
+            check_streamed_order(minibatches)
             self._total = int(total)
             self.source = self._documents = StreamedDocuments(
                 batches, names[0], self._n_words, n_documents, self._total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -266,9 +267,12 @@ def step_spec(step: Any, model: pm.Model) -> StepSpec:
             if serialized["lost"]:
                 raise ValueError(f"step= cannot be sent to workers: {serialized['lost']}")
             arguments = {"vars": serialized["vars"], **serialized["kept"]}
-    if not (isinstance(step_class, type) and issubclass(step_class, GeodesicStep)):
+    if (
+        not (isinstance(step_class, type) and issubclass(step_class, GeodesicStep))
+        or "total_size" not in inspect.signature(step_class).parameters
+    ):
         raise ValueError(
-            f"step={step!r} is no step method of pymc_geodesic; pass one that takes minibatches, "
+            f"step={step!r} is no step method of pymc_geodesic with minibatches. Pass one, "
             "such as SGGMC(batch_size=100, minibatch=[...])"
         )
     if not arguments.get("minibatch") or arguments.get("batches") is not None:

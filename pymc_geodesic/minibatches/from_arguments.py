@@ -14,7 +14,13 @@ from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 
-from pymc_geodesic.arguments import check_containers, check_count, check_row_blocks
+from pymc_geodesic.arguments import (
+    check_batch_size,
+    check_choice,
+    check_containers,
+    check_count,
+    check_row_blocks,
+)
 from pymc_geodesic.datasets import TableBlocks
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_format import BlockFormat
@@ -67,6 +73,8 @@ class MinibatchArguments:
         """Check each argument."""
         check_count("batch_size", self.batch_size)
         check_count("total_size", self.total_size)
+        check_count("draws_per_block", self.draws_per_block)
+        check_choice("minibatch_order", self.minibatch_order, MINIBATCH_ORDERS)
         check_containers(self.minibatch)
         check_row_blocks(self.batches)
 
@@ -114,18 +122,22 @@ def rows_as_containers(
     Raises
     ------
     ValueError
-        See `selected_rows`; also for a batch size that exceeds the number of rows.
+        See `selected_rows`; also for a batch size that exceeds the number of rows, and for named
+        data of a model with `pymc.Minibatch`.
     """
     if isinstance(arguments.batches, TableBlocks):
         return _rows_of_table(model, arguments, arguments.batches)
     if arguments.batches is not None and not arguments.names:
         return model, arguments, None  # the order of the yielded arrays is unknown
+    if arguments.names:
+        _check_not_drawn(model, arguments)
     rows = selected_rows(model, arguments.names, arguments.batch_size, has_local=has_local)
     if rows is None:
         return model, arguments, None
     if arguments.batch_size is not None:
         name, first = next(iter(rows.data.items()))
-        _check_batch_size(arguments.batch_size, name, np.shape(evaluate_data(first)))
+        shape = np.shape(evaluate_data(first))
+        check_batch_size(arguments.batch_size, shape[0], f"rows of {name!r}", shape=shape)
     return with_containers(model, rows), replace(arguments, minibatch=tuple(rows.data)), rows
 
 
@@ -192,21 +204,6 @@ class MinibatchNoise(Enum):
     SUBTRACTED = "independent between inner steps, and subtracted from the injected noise"
 
 
-def check_order(minibatch_order: str) -> None:
-    """Check ``minibatch_order=``.
-
-    Raises
-    ------
-    ValueError
-        If it is unknown; the message lists the choices.
-    """
-    if minibatch_order not in MINIBATCH_ORDERS:
-        raise ValueError(
-            f"minibatch_order={minibatch_order!r} is unknown. Choose from "
-            f"{sorted(MINIBATCH_ORDERS)}"
-        )
-
-
 def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> str:
     """Choose a minibatch order with the assumed noise.
 
@@ -266,25 +263,17 @@ def minibatch_source(
     Raises
     ------
     ValueError
-        See `named_row_source` and `row_source`.
+        See `named_row_source` and `row_source`; also for an order without minibatches.
     """
     source = named_row_source(model, arguments, noise=noise, default_batch_size=default_batch_size)
     if source is not None:
         return source
-    return drawn_row_source(model, arguments.minibatch_order, noise=noise)
-
-
-def _check_batch_size(batch_size: int, name: str, shape: tuple[int, ...]) -> None:
-    """Raise ValueError for a batch size that exceeds the number of rows of data."""
-    n_rows = shape[0]
-    if 1 <= batch_size <= n_rows:
-        return
-    is_transposed = len(shape) > 1 and max(shape[1:]) >= batch_size
-    raise ValueError(
-        f"batch_size={batch_size} exceeds the {n_rows} rows of {name!r}. "
-        f"Use batch_size <= {n_rows}, or omit batch_size to use all rows"
-        + (f". Rows are the first axis of the shape {shape}: transpose it" if is_transposed else "")
-    )
+    source = drawn_row_source(model, arguments.minibatch_order, noise=noise)
+    if source.has_all_rows and arguments.minibatch_order != "shuffled":
+        raise ValueError(
+            "minibatch_order= needs minibatches. Set batch_size=, or omit minibatch_order="
+        )
+    return source
 
 
 def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
@@ -298,7 +287,8 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     if len(set(lengths.values())) > 1:
         raise ValueError(f"minibatch= containers have different numbers of rows: {lengths}")
     first = next(iter(lengths))
-    _check_batch_size(batch_size, first, arrays[first].shape)
+    shape = arrays[first].shape
+    check_batch_size(batch_size, shape[0], f"rows of {first!r}", shape=shape)
     for name, array in arrays.items():
         check_numbers(name, array)
 
@@ -311,9 +301,8 @@ def row_source(
     Raises
     ------
     ValueError
-        For an unknown order, a batch size that exceeds the data, or data with NaN or infinity.
+        For a batch size that exceeds the data, or data with NaN or infinity.
     """
-    check_order(minibatch_order)
     _check_rows(arrays, batch_size)
     return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
 
@@ -349,6 +338,15 @@ def drawn_row_source(
     return joined
 
 
+def check_streamed_order(arguments: MinibatchArguments) -> None:
+    """Raise ValueError for an order of minibatches that are the blocks of an iterable."""
+    if arguments.minibatch_order != "shuffled":
+        raise ValueError(
+            "minibatch_order= has no effect with batches= without batch_size=, which uses rows in "
+            "the order in which they arrive. Omit it, or set batch_size="
+        )
+
+
 def _streamed_source(
     arguments: MinibatchArguments, containers: Containers, order: str
 ) -> RowSource:
@@ -372,6 +370,7 @@ def _streamed_source(
                 "draws_per_block= needs batch_size=, since otherwise each block of batches= is one "
                 "minibatch. Set batch_size= or omit draws_per_block="
             )
+        check_streamed_order(arguments)
         return StreamedRows(batches, blocks, int(total), getattr(batches, "batch_size", None))
     return StreamedBlocks(
         batches,
@@ -445,38 +444,40 @@ def _minibatches_of_first(containers: Containers, batch_size: int) -> float:
     return len(value) / batch_size if value.ndim else math.inf
 
 
-def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> None:
-    if arguments.batch_size is not None and drawn_rows(model_graphs(model)):
-        message = (
-            "batch_size= has no effect on a model with pm.Minibatch, which sets the batch size. "
-            "Omit batch_size=, or write the model without pm.Minibatch"
-        )
-        raise ValueError(see(message, "minibatch"))
-    containers = [data.name for data in model.data_vars]
-    for argument in ("batches", "batch_size", "total_size"):
-        if getattr(arguments, argument) is not None:
-            remedy = ""
-            if argument == "batches":
-                remedy = (
-                    ". For Parquet files and Dask data frames, use datasets.table_blocks(source, "
-                    "like=sample), which finds the rows of a model"
-                )
-            raise ValueError(
-                f"{argument}= needs minibatch=[...], the names of the data containers with a row "
-                f"per observation. This model has the containers {containers}{remedy}"
-            )
-
-
-def _check_draws_per_block(arguments: MinibatchArguments) -> None:
-    draws = arguments.draws_per_block
-    if draws is None:
-        return
-    if not (int(draws) == draws and draws >= 1):
-        raise ValueError(f"draws_per_block must be a positive integer, got {draws}")
-    if arguments.batches is None:
+def _check_not_drawn(model: Model, arguments: MinibatchArguments) -> None:
+    """Raise ValueError for named data of a model with `pymc.Minibatch`."""
+    if drawn_rows(model_graphs(model)):
         raise ValueError(
-            "draws_per_block= needs batches=, an iterable of blocks. Omit draws_per_block="
+            f"minibatch={arguments.minibatch!r} names data of a model with pm.Minibatch. Use "
+            "pm.Data containers for all of its data and name them, or omit minibatch="
         )
+
+
+def _check_no_other_arguments(model: Model, arguments: MinibatchArguments) -> None:
+    """Raise ValueError for arguments of minibatches if ``minibatch=`` names no data."""
+    if drawn_rows(model_graphs(model)):
+        for argument, quantity in (("batch_size", "batch size"), ("total_size", "number of rows")):
+            if getattr(arguments, argument) is not None:
+                message = (
+                    f"{argument}= has no effect on a model with pm.Minibatch, which sets the "
+                    f"{quantity}. Omit {argument}=, or write the model without pm.Minibatch"
+                )
+                raise ValueError(see(message, "minibatch"))
+    containers = [data.name for data in model.data_vars]
+    if arguments.batches is not None:
+        raise ValueError(
+            "batches= needs minibatch=[...], the names of the data containers with a row per "
+            f"observation. This model has the containers {containers}. For Parquet files and Dask "
+            "data frames, use datasets.table_blocks(source, like=sample), which finds the rows of "
+            "a model"
+        )
+    if arguments.batch_size is not None:
+        raise ValueError(
+            "batch_size= needs minibatch=[...], the names of the data containers with a row per "
+            f"observation. This model has the containers {containers}"
+        )
+    if arguments.total_size is not None:
+        raise ValueError("total_size= needs minibatches. Set batch_size=, or omit total_size=")
 
 
 def named_row_source(
@@ -496,16 +497,14 @@ def named_row_source(
         For an unknown container, missing or contradictory arguments, or a batch size that exceeds
         the data.
     """
-    _check_draws_per_block(arguments)
-    check_order(arguments.minibatch_order)
+    if arguments.draws_per_block is not None and arguments.batches is None:
+        raise ValueError(
+            "draws_per_block= needs batches=, an iterable of blocks. Omit draws_per_block="
+        )
     if arguments.minibatch is None:
         _check_no_other_arguments(model, arguments)
         return None
-    if drawn_rows(model_graphs(model)):
-        raise ValueError(
-            f"minibatch={arguments.minibatch!r} names containers of a model with pm.Minibatch. "
-            "Use pm.Data containers for all of its data and name them, or omit minibatch="
-        )
+    _check_not_drawn(model, arguments)
     containers = {name: _container(model, name) for name in arguments.names}
     batch_size = arguments.batch_size
     n_minibatches = _minibatches_of_first(containers, batch_size) if batch_size else math.inf

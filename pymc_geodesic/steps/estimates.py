@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.densities.row_density import RowDensity
@@ -19,6 +19,7 @@ from pymc_geodesic.minibatches.from_arguments import (
     minibatch_source,
 )
 from pymc_geodesic.steps.pymc_interface import Model
+from pymc_geodesic.steps.unused_arguments import check_defaults
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,34 @@ class LocalArguments:
         check_integers(
             local_draws=(self.draws, 1), local_tune=(self.tune, 0), local_steps=(self.steps, 1)
         )
+
+    @classmethod
+    def of_step(cls, step: Any, local: Any, *, draws: int, tune: int, steps: int) -> Self:
+        """Check the arguments of a step.
+
+        Parameters
+        ----------
+        step : GeodesicStep
+        local : object
+            The argument ``local``; without it, the others must have their default values.
+        draws, tune, steps : int
+            The arguments ``local_draws``, ``local_tune`` and ``local_steps``.
+
+        Raises
+        ------
+        ValueError
+            If a number is invalid, or has no effect.
+        """
+        checked = cls(draws, tune, steps)
+        if local is None:
+            check_defaults(
+                type(step),
+                "without local=",
+                local_draws=draws,
+                local_tune=tune,
+                local_steps=steps,
+            )
+        return checked
 
 
 def gradient_estimate(
@@ -96,15 +125,15 @@ def gradient_estimate(
         density = RowDensity(model, variables, source, minibatches.total_size)
         return MinibatchGradient(density, with_value=with_value, compile_kwargs=compile_kwargs)
     assert local_arguments is not None
-    if minibatches.minibatch is None:
-        raise ValueError(
-            "local= needs minibatch=[...], the names of the data containers whose rows the "
-            "local variables belong to. Omit batch_size= to use all rows"
-        )
     if minibatches.batches is not None:
         raise ValueError(
             "local= visits the same rows repeatedly, which batches= does not allow. Use "
             "minibatch=[...] and batch_size="
+        )
+    if minibatches.minibatch is None:
+        raise ValueError(
+            "local= needs minibatch=[...], the names of the data containers whose rows the "
+            "local variables belong to. Omit batch_size= to use all rows"
         )
     n_rows = local[0].shape[0]
     source = minibatch_source(model, minibatches, noise=noise, default_batch_size=n_rows)

@@ -30,6 +30,10 @@ from pymc_geodesic.steps.hmc_composition import (
 )
 from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
+    specified_arguments,
+)
 
 
 class GMC(GeodesicStep):
@@ -70,7 +74,8 @@ class GMC(GeodesicStep):
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
         not adapted.
     target_accept : float
-        Target acceptance probability of the adaptation, between 0 and 1.
+        Target acceptance probability of the adaptation, between 0 and 1. A warning is issued for a
+        chain in which it is less than half of that.
     metric : {"auto", "sparse", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"sparse"`` is for hierarchical models: it
         factors the sparse precision matrix of effects of groups, and centers each effect partially,
@@ -84,17 +89,9 @@ class GMC(GeodesicStep):
         variances; it is used as given, with the variables in the order of ``vars``. A variable that
         moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
         coordinates of the model, as does a user-specified ``step_size``.
-    batch_size : int, optional
-        Only with ``local``: the number of rows, which is the default. A Metropolis correction needs
-        the log-density of all data.
     minibatch : str, variable or sequence of them, optional
         Only with ``local``: the observed variable, or all ``pm.Data`` containers, to whose rows the
         local variables belong. By default the rows of the observed variables.
-    total_size : int, optional
-        Only with ``local``: the number of rows, which is the default.
-    minibatch_order : {"shuffled", "independent", "random"}
-        Only with ``local``: order of the rows. ``"random"`` draws rows with replacement and raises
-        an error, since a Metropolis correction needs each row once.
     local : variable, name or sequence of them, optional
         Variables with one value for each row of the observations, or of the data in ``minibatch``,
         or the dimension of the rows, for all variables that have it. Each draw first runs
@@ -122,8 +119,8 @@ class GMC(GeodesicStep):
     Raises
     ------
     ValueError
-        For an unknown, discrete or observed variable, a ``target_accept`` outside (0, 1) or a
-        model with `pymc.Minibatch`.
+        For arguments without effect, an unknown, discrete or observed variable, a
+        ``target_accept`` outside (0, 1) or a model with `pymc.Minibatch`.
 
     Notes
     -----
@@ -178,10 +175,7 @@ class GMC(GeodesicStep):
         n_steps: int | None = None,
         target_accept: float = 0.8,
         metric: Literal["auto", "dense", "diag", "sparse"] | ArrayLike | None = "auto",
-        batch_size: int | None = None,
         minibatch: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
-        total_size: int | None = None,
-        minibatch_order: Literal["shuffled", "independent", "random"] = "shuffled",
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         local_draws: int = 1,
         local_tune: int = 40,
@@ -194,17 +188,17 @@ class GMC(GeodesicStep):
     ) -> None:
         check_trajectories("GMC", step_size, n_steps, target_accept)
         metric = checked_metric_or_covariance(metric, (*METRICS, "sparse"))
-        minibatches = MinibatchArguments(
-            batch_size=batch_size,
-            minibatch=minibatch,
-            total_size=total_size,
-            minibatch_order=minibatch_order,
+        check_adaptation_arguments(
+            specified_arguments(step_size=step_size, local=local), metric=metric
         )
-        local_arguments = LocalArguments(local_draws, local_tune, local_steps)
-        if local is None and (minibatch is not None or batch_size is not None):
+        minibatches = MinibatchArguments(minibatch=minibatch)
+        local_arguments = LocalArguments.of_step(
+            self, local, draws=local_draws, tune=local_tune, steps=local_steps
+        )
+        if local is None and minibatch is not None:
             message = (
-                "GMC corrects with the log-density of all the data and takes minibatch= only with "
-                "local=; use SGGMC or gSGNHT for minibatches"
+                "minibatch= of GMC needs local=: its Metropolis correction uses the log-density of "
+                "all rows. Omit it, or use SGGMC or gSGNHT for minibatches"
             )
             raise ValueError(see(message, "exact"))
         super().__init__(
@@ -226,7 +220,7 @@ class GMC(GeodesicStep):
             with_value=True,
             compile_kwargs=compile_kwargs,
         )
-        check_exact("GMC", self.estimator, self.minibatches)
+        check_exact("GMC", self.estimator)
         effects = None
         if not self.local and step_size is None:
             effects = hierarchy(self.model, self.variables, metric, compile_kwargs)

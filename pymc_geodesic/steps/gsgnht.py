@@ -45,6 +45,10 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
+    specified_arguments,
+)
 
 FINAL_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing.
@@ -76,7 +80,7 @@ class gSGNHT(GeodesicStep):
         Step size ε, a time, or a schedule: a function of the draw, such as `PolynomialDecay`.
         Adapted during tuning by default.
     learning_rate : float, optional
-        γ, an alternative to ``step_size``: ε = sqrt(γ / N).
+        γ, an alternative to ``step_size``: ε = sqrt(γ / N) with minibatches of N rows.
     friction : float, optional
         Friction C, per unit of time: the intensity of the injected noise and the initial value of
         the thermostats. Adapted for each variable during tuning by default.
@@ -179,8 +183,8 @@ class gSGNHT(GeodesicStep):
     Raises
     ------
     ValueError
-        For contradictory arguments, an unknown variable or container, a batch larger than the
-        data or data that hold NaN.
+        For contradictory arguments, arguments without effect, an unknown variable or container, a
+        batch larger than the data or data that hold NaN.
 
     Notes
     -----
@@ -291,6 +295,20 @@ class gSGNHT(GeodesicStep):
             friction=friction,
             momentum_decay=momentum_decay,
         )
+        specified = specified_arguments(
+            step_size=step_size,
+            learning_rate=learning_rate,
+            friction=friction,
+            momentum_decay=momentum_decay,
+            thermostat_inertia=thermostat_inertia,
+            gradient_noise=gradient_noise,
+            tune_temperature=tune_temperature,
+            splitting=None if splitting == "exact" else splitting,
+            local=local,
+        )
+        check_adaptation_arguments(
+            specified, metric=metric, control_variates=order, tune_temperature=tune_temperature
+        )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -299,17 +317,11 @@ class gSGNHT(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        local_arguments = LocalArguments(local_draws, local_tune, local_steps)
-        # coordinates are adapted where nothing about the dynamics is specified
-        whitens = (
-            metric is not None
-            and local is None
-            and splitting == "exact"
-            and not (parameters.has_step_size or parameters.has_friction)
-            and gradient_noise is None
-            and thermostat_inertia is None
-            and tune_temperature is None
+        local_arguments = LocalArguments.of_step(
+            self, local, draws=local_draws, tune=local_tune, steps=local_steps
         )
+        # coordinates are adapted where nothing about the dynamics is specified
+        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,

@@ -21,13 +21,13 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product, Stiefel
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
 from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_interface import Model, SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.unused_arguments import check_metric_has_coordinates
 
 TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
     "step_size": (np.float64, []),
@@ -41,7 +41,7 @@ TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
 """Types and shapes of the sample stats."""
 
 
-def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArguments) -> None:
+def check_exact(name: str, estimate: GradientEstimate) -> None:
     """Check that gradient and log-density use each row of the data exactly once.
 
     Parameters
@@ -49,12 +49,11 @@ def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArg
     name : str
         Name of the step.
     estimate : GradientEstimate
-    minibatches : MinibatchArguments
 
     Raises
     ------
     ValueError
-        If they are estimated from a minibatch.
+        If they are estimated from a minibatch, or weight the rows.
     """
     if estimate.is_exact:
         return
@@ -65,10 +64,9 @@ def check_exact(name: str, estimate: GradientEstimate, minibatches: MinibatchArg
         )
     else:
         message = (
-            f"the Metropolis correction of {name} needs each row exactly once, but "
-            f"batch_size={estimate.source.batch_size}, total_size={estimate.total_size} and "
-            f"minibatch_order={minibatches.minibatch_order!r} select other rows. Omit them, or "
-            "use SGGMC or gSGNHT"
+            f"the Metropolis correction of {name} needs each row exactly once, but the observed "
+            f"variables have total_size={estimate.total_size} for {estimate.source.n_rows} rows. "
+            "Omit total_size=, or use SGGMC or gSGNHT"
         )
     raise ValueError(see(message, "exact"))
 
@@ -132,6 +130,11 @@ def trajectory_adaptation(
         Effects of a hierarchical model, for ``metric="sparse"``.
     may_split : bool
         Whether the integrator may split the Hamiltonian.
+
+    Raises
+    ------
+    ValueError
+        If ``metric`` has no effect, or is a covariance of other coordinates.
     """
     if effects is not None:
         entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
@@ -149,6 +152,7 @@ def trajectory_adaptation(
         )
         return SparseTrajectories(SparseMetric(effects, centering), inner)
     if metric is not None and step_size is None and not estimate.is_local:
+        check_metric_has_coordinates(metric, product)
         parts = curved_variables(product)
         return WhitenedTrajectories(
             AdaptedGradient(

@@ -56,6 +56,11 @@ from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.packing import ManifoldPacking
 from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_eligible_arguments,
+    check_metric_has_coordinates,
+    check_minibatch_arguments,
+)
 
 _log = logging.getLogger("pymc")
 
@@ -171,6 +176,11 @@ def whitened_adaptation(
         Step size, friction and number of steps for gradient noise of known variance.
     metric, control_variates, n_steps
         See `pymc_geodesic.SGGMC`.
+
+    Raises
+    ------
+    ValueError
+        If ``metric`` or ``control_variates`` has no effect.
     """
     if not whitens:
         return Ineligible(
@@ -179,7 +189,19 @@ def whitened_adaptation(
     assert metric is not None
     gradient = adapted_gradient(estimate, product, control_variates=control_variates)
     if isinstance(gradient, Ineligible):
+        check_eligible_arguments(gradient, metric=metric, control_variates=control_variates)
         return gradient
+    check_metric_has_coordinates(metric, product)
+    if control_variates in (1, 2) and gradient.control_variates is None:
+        raise ValueError(
+            f"control_variates={control_variates} has no effect "
+            + (
+                "on a step that samples a part of the variables. Omit it, or sample all variables "
+                "with this step"
+                if gradient.has_noise
+                else "without minibatches. Omit it, or set batch_size="
+            )
+        )
     trajectories = WhitenedTrajectories(
         gradient,
         product,
@@ -249,7 +271,7 @@ def langevin_adaptation(
     Raises
     ------
     ValueError
-        If ``metric`` is a covariance that is not used, or ``gradient_noise`` has the wrong size.
+        If an argument has no effect, or ``gradient_noise`` has the wrong size.
     """
     whitened = whitened_adaptation(
         estimate,
@@ -263,7 +285,12 @@ def langevin_adaptation(
     )
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
-    check_unused_covariance(metric)
+    check_minibatch_arguments(
+        has_minibatches=not estimate.source.has_all_rows,
+        learning_rate=parameters.learning_rate,
+        tune_temperature=tune_temperature,
+        noise_is_known=gradient_noise is not None,
+    )
     by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
     known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
@@ -318,17 +345,6 @@ def underdamped_annealing(
     )
     repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
     return UnderdampedAnnealing(repeats=repeats), measured
-
-
-def check_unused_covariance(metric: str | np.ndarray | None) -> None:
-    """Raise an error for a covariance if coordinates are not whitened."""
-    if isinstance(metric, np.ndarray):
-        raise ValueError(
-            "metric= is a covariance, but this step does not adapt its coordinates. Omit "
-            "step_size, friction and other parameters of the dynamics, local= and "
-            'splitting="paper"; for simplices, and for streams with few or sparse minibatches, '
-            "omit metric="
-        )
 
 
 def stationarity_monitor(

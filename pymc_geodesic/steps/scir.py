@@ -10,7 +10,13 @@ import numpy as np
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates, CountDrift
 from pymc_geodesic.adaptation.count_noise import CountNoiseAdaptation
 from pymc_geodesic.adaptation.count_step_size import ExactStepSize
-from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
+from pymc_geodesic.arguments import (
+    check_choice,
+    check_count,
+    check_integers,
+    check_positive,
+    plain_number,
+)
 from pymc_geodesic.counts.count_estimate import CountEstimate
 from pymc_geodesic.counts.gradient_counts import CountEstimator, likelihood_density
 from pymc_geodesic.counts.layout import CountLayout, layout_table
@@ -29,6 +35,7 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.unused_arguments import check_defaults
 
 
 class SCIR(GeodesicStep):
@@ -107,7 +114,7 @@ class SCIR(GeodesicStep):
     ValueError
         For a variable with another distribution, a prior that depends on another variable of the
         step or on rows of a minibatch, or a likelihood with negative counts (see Notes), and for
-        contradictory minibatch arguments.
+        contradictory arguments or arguments without effect.
 
     Notes
     -----
@@ -225,8 +232,13 @@ class SCIR(GeodesicStep):
         blocked: bool = True,
     ) -> None:
         check_positive("step_size", step_size)
-        check_count("n_steps", n_steps)
+        check_count("n_steps", n_steps, optional=False)
         check_integers(local_draws=(local_draws, 1), local_tune=(local_tune, 0))
+        if local is None:
+            check_defaults(
+                type(self), "without local=", local_draws=local_draws, local_tune=local_tune
+            )
+        check_choice("control_variates", control_variates, (True, False))
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,

@@ -43,6 +43,10 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
+    specified_arguments,
+)
 
 FINAL_BIAS = 0.02
 """Temperature bias by gradient noise at the end of annealing."""
@@ -81,7 +85,7 @@ class SGGMC(GeodesicStep):
         Step size ε, a time, or a schedule: a function of the draw, such as `PolynomialDecay`.
         Adapted during tuning by default.
     learning_rate : float, optional
-        γ, an alternative to ``step_size``: ε = sqrt(γ / N).
+        γ, an alternative to ``step_size``: ε = sqrt(γ / N) with minibatches of N rows.
     friction : float, optional
         Friction C, per unit of time. Adapted for each variable during tuning by default.
     momentum_decay : float, optional
@@ -178,12 +182,14 @@ class SGGMC(GeodesicStep):
     Raises
     ------
     ValueError
-        For contradictory arguments, an unknown variable or container, a batch larger than the
-        data or data that hold NaN.
+        For contradictory arguments, arguments without effect, an unknown variable or container, a
+        batch larger than the data or data that hold NaN.
 
-    Notes ----- By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric,
-    evaluates the gradient of all rows at the centering point of the control variates, and measures
-    the variance b_j of the gradient estimate along each coordinate. The step size h, in posterior
+    Notes
+    -----
+    By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric, evaluates
+    the gradient of all rows at the centering point of the control variates, and measures the
+    variance b_j of the gradient estimate along each coordinate. The step size h, in posterior
     standard deviations, is at most min(1/2, b_max^(−1/2)), and smaller if the posterior is far from
     normal, if many coordinates depend on few scale parameters, or if the gradient noise varies over
     the posterior. The friction is C_j = 1 + h b_j / 2, and the injected noise is that of this
@@ -288,6 +294,19 @@ class SGGMC(GeodesicStep):
             friction=friction,
             momentum_decay=momentum_decay,
         )
+        specified = specified_arguments(
+            step_size=step_size,
+            learning_rate=learning_rate,
+            friction=friction,
+            momentum_decay=momentum_decay,
+            gradient_noise=gradient_noise,
+            tune_temperature=tune_temperature,
+            splitting=None if splitting == "exact" else splitting,
+            local=local,
+        )
+        check_adaptation_arguments(
+            specified, metric=metric, control_variates=order, tune_temperature=tune_temperature
+        )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -296,16 +315,11 @@ class SGGMC(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        local_arguments = LocalArguments(local_draws, local_tune, local_steps)
-        # coordinates are adapted unless a parameter of the dynamics is specified
-        whitens = (
-            metric is not None
-            and local is None
-            and splitting == "exact"
-            and not (parameters.has_step_size or parameters.has_friction)
-            and gradient_noise is None
-            and tune_temperature is None
+        local_arguments = LocalArguments.of_step(
+            self, local, draws=local_draws, tune=local_tune, steps=local_steps
         )
+        # coordinates are adapted unless a parameter of the dynamics is specified
+        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,

@@ -30,7 +30,6 @@ from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimates import gradient_estimate
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
-    check_unused_covariance,
     langevin_monitors,
     report_adaptation,
     stationarity_monitor,
@@ -43,6 +42,10 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
+    specified_arguments,
+)
 
 
 class SGLD(GeodesicStep):
@@ -141,8 +144,8 @@ class SGLD(GeodesicStep):
     Raises
     ------
     ValueError
-        For contradictory arguments, an unknown variable or container, a batch larger than the
-        data or data that hold NaN.
+        For contradictory arguments, arguments without effect, an unknown variable or container, a
+        batch larger than the data or data that hold NaN.
 
     Notes
     -----
@@ -221,6 +224,8 @@ class SGLD(GeodesicStep):
         check_count("n_steps", n_steps)
         metric = checked_metric_or_covariance(metric)
         order = checked_control_variates(control_variates)
+        specified = specified_arguments(step_size=step_size, preconditioner=preconditioner)
+        check_adaptation_arguments(specified, metric=metric, control_variates=order)
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -230,7 +235,7 @@ class SGLD(GeodesicStep):
             draws_per_block=draws_per_block,
         )
         # coordinates are adapted where nothing about the dynamics is specified
-        whitens = metric is not None and step_size is None and preconditioner is None
+        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,
@@ -260,7 +265,6 @@ class SGLD(GeodesicStep):
         )
         self.adaptation: LangevinAdaptation
         if isinstance(whitened, Ineligible):
-            check_unused_covariance(metric)
             self.adaptation = OverdampedAnnealing(
                 self.estimator,
                 self.product,

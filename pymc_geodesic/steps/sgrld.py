@@ -29,6 +29,7 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import GeodesicStep
+from pymc_geodesic.steps.unused_arguments import check_defaults
 
 
 class SGRLD(GeodesicStep):
@@ -96,7 +97,8 @@ class SGRLD(GeodesicStep):
     ------
     ValueError
         For a variable that is neither Dirichlet nor Gamma, a prior that depends on another
-        variable of the step or on rows of a minibatch, and for contradictory minibatch arguments.
+        variable of the step or on rows of a minibatch, and for contradictory arguments or arguments
+        without effect.
 
     Notes
     -----
@@ -183,8 +185,12 @@ class SGRLD(GeodesicStep):
         blocked: bool = True,
     ) -> None:
         check_positive("step_size", step_size)
-        check_count("n_steps", n_steps)
+        check_count("n_steps", n_steps, optional=False)
         check_integers(local_draws=(local_draws, 1), local_tune=(local_tune, 0))
+        if local is None:
+            check_defaults(
+                type(self), "without local=", local_draws=local_draws, local_tune=local_tune
+            )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,

@@ -44,6 +44,10 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
+    specified_arguments,
+)
 
 FINAL_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
@@ -159,8 +163,8 @@ class SSGNHT(GeodesicStep):
     Raises
     ------
     ValueError
-        For contradictory arguments, an unknown variable or container, a batch larger than the
-        data or data that hold NaN.
+        For contradictory arguments, arguments without effect, an unknown variable or container, a
+        batch larger than the data or data that hold NaN.
 
     Notes
     -----
@@ -255,6 +259,15 @@ class SSGNHT(GeodesicStep):
         order = checked_control_variates(control_variates)
         parameters = user_parameters(step_size=step_size, friction=diffusion)
         inertia = plain_number(thermostat_inertia)
+        specified = specified_arguments(
+            step_size=step_size,
+            diffusion=diffusion,
+            thermostat_inertia=thermostat_inertia,
+            tune_temperature=tune_temperature,
+        )
+        check_adaptation_arguments(
+            specified, metric=metric, control_variates=order, tune_temperature=tune_temperature
+        )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -264,12 +277,7 @@ class SSGNHT(GeodesicStep):
             draws_per_block=draws_per_block,
         )
         # coordinates are adapted where nothing about the dynamics is specified
-        whitens = (
-            metric is not None
-            and not (parameters.has_step_size or parameters.has_friction)
-            and inertia is None
-            and tune_temperature is None
-        )
+        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,

@@ -264,6 +264,11 @@ class GeodesicStep(BlockedStep):
             local = [v.name for v in self.model.free_RVs if dims.get(v.name, ())[:1] == (local,)]
         of_rows = self._same_variables(local)
         self.local = [] if local is None else manifold_variables(self.model, of_rows, by_row=True)
+        if chosen := [each.name for each in self.local if each.name in (manifolds or {})]:
+            raise ValueError(
+                f"manifolds= has no effect on {chosen}, which local= names. Remove them from "
+                "manifolds="
+            )
         self._mode = dict(compile_kwargs or {}).get("mode")
         # options of the last `pymc.sample` that `_check_arguments_of_sample` has checked
         self._seen: Mapping[str, Any] | None = None

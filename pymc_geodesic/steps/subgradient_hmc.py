@@ -26,6 +26,10 @@ from pymc_geodesic.steps.hmc_composition import (
 )
 from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
 from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
+    specified_arguments,
+)
 
 
 class SubgradientHMC(GeodesicStep):
@@ -56,7 +60,8 @@ class SubgradientHMC(GeodesicStep):
         Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
         period, with a random length within 40 % of it, or 10 if coordinates are not adapted.
     target_accept : float
-        Target acceptance probability of the adaptation, between 0 and 1.
+        Target acceptance probability of the adaptation, between 0 and 1. A warning is issued for a
+        chain in which it is less than half of that.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
@@ -78,7 +83,8 @@ class SubgradientHMC(GeodesicStep):
     Raises
     ------
     ValueError
-        For an unknown, discrete or observed variable or a ``target_accept`` outside (0, 1).
+        For arguments without effect, an unknown, discrete or observed variable or a
+        ``target_accept`` outside (0, 1).
 
     Notes
     -----
@@ -133,6 +139,7 @@ class SubgradientHMC(GeodesicStep):
     ) -> None:
         check_trajectories("SubgradientHMC", step_size, n_steps, target_accept)
         metric = checked_metric_or_covariance(metric)
+        check_adaptation_arguments(specified_arguments(step_size=step_size), metric=metric)
         minibatches = MinibatchArguments()
         super().__init__(
             vars,
@@ -146,7 +153,7 @@ class SubgradientHMC(GeodesicStep):
         self.estimator = gradient_estimate(
             self.model, self.variables, minibatches, with_value=True, compile_kwargs=compile_kwargs
         )
-        check_exact("SubgradientHMC", self.estimator, minibatches)
+        check_exact("SubgradientHMC", self.estimator)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,

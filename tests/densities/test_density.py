@@ -354,7 +354,7 @@ def test_minibatch_without_total_size(table):
         ({"minibatch": "X", "batches": [np.ones((2, 2))]}, "total_size="),
         (
             {"minibatch": ["X", "y"], "batch_size": 5, "minibatch_order": "sorted"},
-            "'sorted' is unknown.*'independent', 'random', 'shuffled'",
+            "'sorted' is unknown.*'shuffled', 'independent', 'random'",
         ),
     ],
 )

@@ -102,3 +102,72 @@ def test_warnings_recommend_the_batch_size_that_adapts():
         assert text in message
         assert "batch_size <= 1000" in message
         assert "larger minibatches" not in message
+
+
+def regression() -> pm.Model:
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", shape=2)
+        pm.Normal("y", rng.normal(size=(1000, 2)) @ slope, 1.0, observed=rng.normal(size=1000))
+    return model
+
+
+def with_sphere() -> pm.Model:
+    model = regression()
+    with model:
+        pg.UniformSphere("direction", shape=3)
+    return model
+
+
+def groups() -> pm.Model:
+    rng = np.random.default_rng(1)
+    with pm.Model() as model:
+        level = pm.Normal("level", 0.0, pm.HalfNormal("sd"), shape=20)
+        pm.Normal("y", level[np.arange(200) % 20], 1.0, observed=rng.normal(size=200))
+    return model
+
+
+SPARSE = "metric='sparse' with partial centering"
+REPORTS = [
+    (pg.GMC, {}, "adapts metric='auto', step size and length of trajectories."),
+    (
+        pg.GMC,
+        {"n_steps": 5},
+        "adapts metric='auto' and step size; n_steps=5 is user-specified.",
+    ),
+    (
+        pg.GMC,
+        {"metric": np.eye(2), "n_steps": 5},
+        "adapts step size; metric= and n_steps=5 are user-specified.",
+    ),
+    (pg.SGGMC, {}, "adapts metric='auto', step size and n_steps."),
+    (
+        pg.SGGMC,
+        {"batch_size": 2, "n_steps": 7},
+        "adapts metric='auto', control_variates='auto', step size and friction; n_steps=7 is "
+        "user-specified.",
+    ),
+    (
+        pg.SGLD,
+        {"batch_size": 2},
+        "adapts metric='auto', control_variates='auto', step size and n_steps.",
+    ),
+]
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("sampler", "arguments", "report"), REPORTS)
+def test_report_lists_what_is_adapted(sampler, arguments, report):
+    adaptation = sampler(model=regression(), **arguments).adaptation
+    assert repr(adaptation).startswith(report)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_report_of_scales_and_sparse_metrics():
+    step = pg.GMC(model=with_sphere(), metric=np.ones(2))
+    expected = "scale of 'direction', step size and length of trajectories; metric= is user-specif"
+    assert repr(step.adaptation) == f"adapts {expected}ied."
+    step = pg.GMC(model=groups(), n_steps=5)
+    assert repr(step.adaptation) == f"adapts {SPARSE} and step size; n_steps=5 is user-specified."
+    step = pg.GMC(model=groups())
+    assert repr(step.adaptation) == f"adapts {SPARSE}, step size and length of trajectories."

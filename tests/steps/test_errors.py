@@ -285,7 +285,7 @@ def test_target_of_gmc(model, target):
 
 def test_minibatches_for_gmc(model):
     with pytest.raises(ValueError, match="use SGGMC or gSGNHT for minibatches"):
-        make(model, GMC, minibatch=["x"], batch_size=5)
+        make(model, GMC, minibatch=["x"])
 
 
 @pytest.mark.parametrize("step_class", [GMC, SubgradientHMC])

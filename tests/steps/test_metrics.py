@@ -154,18 +154,3 @@ def test_replays_with_few_directions():
     other.sampling_state = state
     _, found = advance(other, point, 120, 5)
     np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.parametrize(
-    ("step_class", "arguments"),
-    [
-        (pg.SGGMC, {"step_size": 0.1}),
-        (pg.gSGNHT, {"friction": 1.0}),
-        slow(pg.SGLD, {"step_size": 0.1}),
-    ],
-)
-def test_unused_covariance_raises(step_class, arguments):
-    with pm.Model():
-        pm.Normal("x", shape=2)
-        with pytest.raises(ValueError, match="does not adapt its coordinates"):
-            step_class(metric=np.eye(2), compile_kwargs={"mode": "FAST_COMPILE"}, **arguments)

@@ -331,7 +331,7 @@ def test_start_without_a_gradient(step_class, step_size, tune):
         (SSGNHT, {"diffusion": -1.0}, "diffusion must be positive, got -1.0"),
         (SSGNHT, {"thermostat_inertia": 0.0}, "thermostat_inertia must be positive, got 0.0"),
         (SGLD, {"minibatch": ["X"], "batch_size": 2000}, "batch_size=2000 exceeds the 1000"),
-        (SGLD, {"total_size": 5}, "total_size= needs minibatch="),
+        (SGLD, {"total_size": 5}, "total_size= needs minibatches"),
         (SGLD, {"minibatch_order": "sorted"}, "minibatch_order='sorted' is unknown"),
         (SubgradientHMC, {"target_accept": 1.5}, "target_accept must lie between 0 and 1"),
     ],
