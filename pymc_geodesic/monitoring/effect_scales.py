@@ -27,7 +27,8 @@ class EffectScaleSettings:
     max_ratio : float
         Largest ratio of the standard deviation of the effects, their median, to the 1 % quantile of
         the scale without a warning. In `benchmarks/effects_of_minibatches.py` the 1 % quantile of
-        the scale was right at ratios up to 0.84, and too large from 1.28 on.
+        the scale was right at ratios up to 0.84, and too large from 1.28 on; 15
+        groups of 20 rows with a right one had ratios up to 1.1.
     quantile : float
         Level of the quantile of the scale.
     n_draws : int
@@ -36,7 +37,7 @@ class EffectScaleSettings:
         Number of evaluated draws below which there is no diagnosis.
     """
 
-    max_ratio: float = 1.0
+    max_ratio: float = 1.2
     quantile: float = 0.01
     n_draws: int = 500
     min_draws: int = 50

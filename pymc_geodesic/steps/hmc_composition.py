@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,16 @@ from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptati
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
 from pymc_geodesic.densities.group_effects import GroupEffects, find_effects
-from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
+from pymc_geodesic.densities.variables import ManifoldVariable, angles_of, hierarchical_pairs
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
-from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.pymc_interface import Model, SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
@@ -195,6 +196,23 @@ def square_frames(
     return frames
 
 
+def funnel_diagnosis(
+    step: GeodesicStep, find: Callable[[Collection[tuple[str, str]]], Funnel | None]
+) -> Diagnosis | None:
+    """Diagnose a funnel: a scale parameter and variables whose scale it sets.
+
+    Parameters
+    ----------
+    step : GeodesicStep
+    find : callable
+        Function of the pairs (scale, dependent variable) of the model that returns a funnel or
+        None.
+    """
+    pairs = hierarchical_pairs(step.model, [each.name for each in step.variables])
+    funnel = find(pairs)
+    return None if funnel is None else funnel.diagnosis(pairs, step.centered)
+
+
 def trajectory_monitors(
     step: GeodesicStep, sampler: HMCSampler, target_accept: float
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
@@ -211,7 +229,7 @@ def trajectory_monitors(
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables), remedy=remedy)
     diagnoses = [
         acceptance.diagnosis,
-        lambda _: step.funnel_diagnosis(sampler.adaptation.funnel),
+        lambda _: funnel_diagnosis(step, sampler.adaptation.funnel),
         size.diagnosis,
     ]
     return [acceptance, size], diagnoses

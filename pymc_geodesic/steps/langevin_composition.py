@@ -54,6 +54,7 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.hmc_composition import funnel_diagnosis
 from pymc_geodesic.steps.packing import ManifoldPacking
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
@@ -378,7 +379,7 @@ def langevin_monitors(
         return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
 
     def funnel(names: Sequence[str]) -> Diagnosis | None:
-        return step.funnel_diagnosis(adaptation.funnel)
+        return funnel_diagnosis(step, adaptation.funnel)
 
     found = [funnel]
     priors = PriorsOfEffects(step.model, step.variables)

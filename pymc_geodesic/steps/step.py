@@ -7,7 +7,7 @@ import functools
 import inspect
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any, ClassVar, Self
 
@@ -22,13 +22,12 @@ from pymc_geodesic.counts.count_estimate import LikelihoodError
 from pymc_geodesic.densities.centered_effects import with_centered_effects
 from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.named_axes import without_named_axes
-from pymc_geodesic.densities.variables import hierarchical_pairs, manifold_variables, product_of
+from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
-from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import limit_blas_threads
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
@@ -195,6 +194,8 @@ class GeodesicStep(BlockedStep):
         Product of their manifolds.
     packing : Packing
         Map between their values and one vector.
+    centered : list of str
+        Offsets of group effects that are sampled as effects; see `with_centered_effects`.
     minibatches : MinibatchArguments
         The argument, with the names of the data whose rows are found in the model.
     rows : ModelRows or None
@@ -283,7 +284,8 @@ class GeodesicStep(BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
-        self._model_of_points, self._centered = self.model, ()
+        self._model_of_points = self.model
+        self.centered: list[str] = []
         if centers_effects and self.samples_all:
             self._center_effects()
         self.streamed = self.minibatches.streamed
@@ -301,7 +303,7 @@ class GeodesicStep(BlockedStep):
         model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
         if effects is None:
             return
-        self.model, self._centered = model, tuple(effects.names)
+        self.model, self.centered = model, effects.names
         self.variables = [variable.in_model(model) for variable in self.variables]
         self.packing = CenteredPacking(ManifoldPacking(self.variables, self.product), effects)
         names = ", ".join(map(repr, effects.names))
@@ -483,21 +485,6 @@ class GeodesicStep(BlockedStep):
             {*source.arrays, *source.whole} if source.replaces_arrays else (),
             [variable.name for variable in self.variables] if self._starts_at_edges else [],
         )
-
-    def funnel_diagnosis(
-        self, find: Callable[[Collection[tuple[str, str]]], Funnel | None]
-    ) -> Diagnosis | None:
-        """Diagnose a funnel: a scale parameter and variables whose scale it sets.
-
-        Parameters
-        ----------
-        find : callable
-            Function of the pairs (scale, dependent variable) of the model that returns a funnel or
-            None.
-        """
-        pairs = hierarchical_pairs(self.model, [each.name for each in self.variables])
-        funnel = find(pairs)
-        return None if funnel is None else funnel.diagnosis(pairs, self._centered)
 
     # --- points and vectors ----------------------------------------------------------------------
 

@@ -42,6 +42,15 @@ def nested():
     return model
 
 
+def data_with_a_nameless_axis():
+    with pm.Model(coords={"row": range(N_ROWS), "group": range(7)}) as model:
+        x = pm.Data("x", np.column_stack([X, X**2]), dims=("row", None))
+        z = pm.Normal("z", dims="group")
+        mean = x @ pm.Normal("b", shape=2) + (pm.HalfNormal("scale") * z)[GROUP]
+        pm.Normal("y", mean, 1.0, observed=Y, dims="row")
+    return model
+
+
 def slopes():
     with pm.Model() as model:
         sd = pm.HalfNormal.dist(1.0, shape=2)
@@ -64,6 +73,7 @@ MODELS = {
     "not centered": lambda: crossed(centered=False),
     "nested": nested,
     "slopes": slopes,
+    "nameless axis": data_with_a_nameless_axis,
     "precision": precision,
 }
 

@@ -154,3 +154,17 @@ def test_replays_with_few_directions():
     other.sampling_state = state
     _, found = advance(other, point, 120, 5)
     np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [pg.GMC, pg.SGGMC])
+def test_dense_metric_of_more_coordinates_than_draws(kind):
+    """Scales of random directions differ by factors of hundreds."""
+    d, rng = 120, np.random.default_rng(1)
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    precision = basis * np.exp(rng.normal(0.0, 3.0, size=d)) @ basis.T
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=d, initval=np.zeros(d))
+        pm.Potential("p", -0.5 * x @ pt.as_tensor(precision) @ x)
+    draws = chain(kind(model=model), 300, 200)[1][300:]
+    ess = array_stats.ess(draws[None], method="bulk", chain_axis=0, draw_axis=1)
+    assert np.min(ess) > 60
