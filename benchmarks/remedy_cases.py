@@ -279,7 +279,7 @@ CASES: tuple[Case, ...] = (
     ),
     Case(
         "funnel, centered",
-        "sets the scale of",
+        "a funnel",
         funnel,
         Attempt("`SGGMC()`", _plain(pg.SGGMC)),
         (

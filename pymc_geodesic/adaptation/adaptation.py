@@ -8,7 +8,7 @@ nested in that of the sampler. SCIR and SGRLD have one adaptation without an int
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -187,7 +187,7 @@ class LangevinAdaptation(Protocol):
             Number of gradient evaluations.
         """
 
-    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
+    def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another in the draws of the warm-up."""
 
     def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
@@ -237,7 +237,7 @@ class ModelCoordinates(ABC):
         """Return None: there is no exploration phase."""
         return None
 
-    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
+    def funnel(self) -> Funnel | None:
         """Return None: funnels are only detected in whitened coordinates."""
         return None
 
@@ -338,11 +338,5 @@ class TrajectoryAdaptation(Protocol):
             Number of gradient evaluations.
         """
 
-    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
-        """Find a variable that sets the scale of another in the draws of the warm-up.
-
-        Parameters
-        ----------
-        in_model : collection of (str, str)
-            Pairs (scale, dependent variable) of the model, which need less evidence.
-        """
+    def funnel(self) -> Funnel | None:
+        """Find a variable that sets the scale of another in the draws of the warm-up."""

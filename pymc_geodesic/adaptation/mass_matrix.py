@@ -469,11 +469,9 @@ class MassMatrixWindows:
         """Estimate the length scale of a variable that is not Euclidean; see `length_scale`."""
         return length_scale(self.positions[:, part], self.gradients[:, part], dim, longest)
 
-    def funnel(
-        self, parts: Mapping[str, slice], in_model: Collection[tuple[str, str]] = ()
-    ) -> Funnel | None:
+    def funnel(self, parts: Mapping[str, slice]) -> Funnel | None:
         """Find a variable that sets the scale of another; see `find_funnel`."""
-        return find_funnel(self.positions, self.gradients, parts, in_model)
+        return find_funnel(self.positions, self.gradients, parts)
 
     @property
     def positions(self) -> np.ndarray:

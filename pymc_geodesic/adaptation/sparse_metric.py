@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,9 +275,9 @@ class SparseTrajectories:
         present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more + 2
 
-    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+    def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
-        return self._inner.funnel(in_model)
+        return self._inner.funnel()
 
     @property
     def state(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -159,7 +158,7 @@ class StepSizeAdaptation:
             self._averaging.update(acceptance)
         return None, 0
 
-    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+    def funnel(self) -> Funnel | None:
         """Return None: funnels are only detected in whitened coordinates."""
         return None
 

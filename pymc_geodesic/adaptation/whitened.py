@@ -17,7 +17,7 @@ Afterwards, in *sampling*, only the thermostats change.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -344,12 +344,9 @@ class WhitenedAdaptation:
             chain.refresh(self.product)
         return Exploration(drawn["step_size"], drawn["n_grad"], drawn["diverging"])
 
-    def funnel(self, in_model: Collection[tuple[str, str]]) -> Funnel | None:
-        """Find a funnel in the draws of the exploration.
-
-        Pairs of the model count as evidence only without gradient noise; see `LangevinAdaptation`.
-        """
-        return self._trajectories.funnel(() if self.gradient.has_noise else in_model)
+    def funnel(self) -> Funnel | None:
+        """Find a funnel in the draws of the exploration."""
+        return self._trajectories.funnel()
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""

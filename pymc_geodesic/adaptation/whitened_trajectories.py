@@ -172,8 +172,8 @@ def factor_by_curvature(
            [-0.,  1.]])
     """
     d = metric.center.size
-    curvature = np.empty((d, d))
-    for k, direction in enumerate(metric.factor.T):
+    curvature, directions = np.empty((d, d)), metric.to_direction(np.eye(d))
+    for k, direction in enumerate(directions):
         ends = []
         for sign in (-1.0, 1.0):
             point = x.copy()
@@ -185,7 +185,7 @@ def factor_by_curvature(
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
     if values[0] <= SETTINGS.min_curvature * values[-1]:
         return None
-    return metric.factor @ (vectors / np.sqrt(values))
+    return directions.T @ (vectors / np.sqrt(values))
 
 
 class WhitenedTrajectories:
@@ -434,11 +434,11 @@ class WhitenedTrajectories:
             self._split(is_near_normal)
         return self.gradient.whiten(x), n_evaluations
 
-    def funnel(self, in_model: Collection[tuple[str, str]] = ()) -> Funnel | None:
+    def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
         product = self._model_product
         names = [name for name, manifold, _ in product.components if manifold.is_flat]
-        return self.windows.funnel({name: product.slices[name] for name in names}, in_model)
+        return self.windows.funnel({name: product.slices[name] for name in names})
 
     @property
     def state(self) -> dict[str, Any]:

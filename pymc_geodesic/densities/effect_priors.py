@@ -169,7 +169,9 @@ class PriorsOfEffects:
     def __init__(self, model: Model, variables: Sequence[ManifoldVariable]) -> None:
         model = with_fixed_shapes(model)
         variables = [v.in_model(model) for v in variables]
-        self._effects = [v for v in variables if _has_variable_scale(model, v)]
+        rvs = {v.rv for v in variables}
+        others = [rv for rv in model.free_RVs if rv not in rvs]
+        self._effects = [v for v in variables if _has_variable_scale(model, v, others)]
         parameters = [each for v in self._effects for each in prior_parameters(v)]
         graphs = model.replace_rvs_by_values(parameters)
         outputs = []
@@ -199,9 +201,16 @@ class PriorsOfEffects:
         ]
 
 
-def _has_variable_scale(model: Model, variable: ManifoldVariable) -> bool:
-    """Whether a variable may be a group effect, and its scale depends on free variables."""
+def _has_variable_scale(
+    model: Model, variable: ManifoldVariable, others: Sequence[TensorVariable]
+) -> bool:
+    """Whether a variable may be a group effect whose scale depends on free variables.
+
+    Its prior must not depend on ``others``.
+    """
     if variable.on_manifold or model.rvs_to_transforms[variable.rv] or not may_be_effect(variable):
         return False
-    above = set(ancestors([prior_parameters(variable)[1]]))
-    return any(rv in above for rv in model.free_RVs)
+    mean, scale = prior_parameters(variable)
+    if not set(others).isdisjoint(ancestors([mean, scale])):
+        return False
+    return not set(model.free_RVs).isdisjoint(ancestors([scale]))

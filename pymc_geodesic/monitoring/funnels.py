@@ -15,7 +15,9 @@ import numpy as np
 
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
-PARTIAL_CENTERING = "Use GMC, which adapts the parametrization of each effect."
+PARTIAL_CENTERING = (
+    "Use GMC() with its default metric, which adapts the parametrization of each effect."
+)
 """Remedy for scales of group effects in samplers that do not."""
 
 
@@ -32,13 +34,6 @@ class FunnelSettings:
     ----------
     min_slope, min_correlation : float
         Slope and correlation beyond which a pair of variables is a funnel.
-    min_slope_in_model, min_correlation_in_model : float
-        The same where the model declares that one variable is a parameter of the other's
-        distribution, for samplers with all rows. Chains of `SGGMC` had slopes of 0.26 to 1.36 and
-        correlations of 0.56 or more for the seeds example of BUGS with 21 plates, whose precision
-        or variance loses a tail, and slopes of at most 0.1 for groups with informative data. In a
-        grid of 8 to 120 groups of 2 to 80 rows, normal and Poisson, all but one of the lines whose
-        scale was wrong had a warning, and two of 22 whose scale was right.
     min_draws : int
         Draws below which nothing is diagnosed. 0.5 is about three standard errors of the
         correlation of 40 independent draws.
@@ -49,8 +44,6 @@ class FunnelSettings:
 
     min_slope: float = 1.0
     min_correlation: float = 0.5
-    min_slope_in_model: float = 0.2
-    min_correlation_in_model: float = 0.5
     min_draws: int = 40
     max_scale_size: int = 10
 
@@ -123,7 +116,6 @@ def find_funnel(
     positions: np.ndarray,
     gradients: np.ndarray,
     parts: Mapping[str, slice],
-    in_model: Collection[tuple[str, str]] = (),
 ) -> Funnel | None:
     """Find the funnel with the largest correlation among the Euclidean variables of a posterior.
 
@@ -133,8 +125,6 @@ def find_funnel(
         Draws, and gradients of the log-density there.
     parts : mapping of str to slice
         Coordinates of each variable.
-    in_model : collection of (scale, dependent)
-        Pairs with the bounds `FunnelSettings.min_slope_in_model` and ``min_correlation_in_model``.
 
     Returns
     -------
@@ -171,10 +161,8 @@ def find_funnel(
             slopes = logs @ deviations / n / np.where(sd > 0.0, sd, 1.0)
             slope = float(slopes[np.argmax(np.abs(slopes))])
             correlation = abs(slope) / max(float(np.sqrt(np.mean(logs**2))), 1e-300)
-            min_slope, min_correlation = SETTINGS.min_slope, SETTINGS.min_correlation
-            if (scale, dependent) in in_model:
-                min_slope = SETTINGS.min_slope_in_model
-                min_correlation = SETTINGS.min_correlation_in_model
-            if abs(slope) > min_slope and correlation > max(min_correlation, largest):
+            if abs(slope) > SETTINGS.min_slope and correlation > max(
+                SETTINGS.min_correlation, largest
+            ):
                 found, largest = Funnel(scale, dependent, slope), correlation
     return found

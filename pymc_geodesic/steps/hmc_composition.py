@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajector
 from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
+from pymc_geodesic.densities.effect_priors import PriorsOfEffects
 from pymc_geodesic.densities.group_effects import GroupEffects, find_effects
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of, hierarchical_pairs
 from pymc_geodesic.failure_modes import see
@@ -23,9 +24,11 @@ from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.samplers.hmc import HMCSampler
+from pymc_geodesic.steps.packing import ManifoldPacking
 from pymc_geodesic.steps.pymc_interface import Model, SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import check_metric_has_coordinates
@@ -196,21 +199,21 @@ def square_frames(
     return frames
 
 
-def funnel_diagnosis(
-    step: GeodesicStep, find: Callable[[Collection[tuple[str, str]]], Funnel | None]
-) -> Diagnosis | None:
-    """Diagnose a funnel: a scale parameter and variables whose scale it sets.
-
-    Parameters
-    ----------
-    step : GeodesicStep
-    find : callable
-        Function of the pairs (scale, dependent variable) of the model that returns a funnel or
-        None.
-    """
+def funnel_diagnosis(step: GeodesicStep, funnel: Funnel | None) -> Diagnosis | None:
+    """Describe a funnel and its remedy in the model of a step."""
+    if funnel is None:
+        return None
     pairs = hierarchical_pairs(step.model, [each.name for each in step.variables])
-    funnel = find(pairs)
-    return None if funnel is None else funnel.diagnosis(pairs, step.centered)
+    return funnel.diagnosis(pairs, step.centered)
+
+
+def effect_scale_monitor(step: GeodesicStep) -> EffectScaleMonitor | None:
+    """Create the monitor of the scales of group effects; None for a model without them."""
+    priors = PriorsOfEffects(step.model, step.variables)
+    if not priors.columns:
+        return None
+    coordinates = ManifoldPacking(step.variables, step.product)
+    return EffectScaleMonitor(priors.columns, lambda x: priors(coordinates.unpack(x)))
 
 
 def trajectory_monitors(
@@ -227,9 +230,15 @@ def trajectory_monitors(
         names = ", ".join(f"{name!r}: pg.manifolds.Euclidean" for name in frames)
         remedy = f"Take more draws, or use manifolds={{{names}}}, which whitens frames."
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables), remedy=remedy)
-    diagnoses = [
+    monitors: list[DrawMonitor] = [acceptance, size]
+    diagnoses: list[Diagnose] = [
         acceptance.diagnosis,
-        lambda _: funnel_diagnosis(step, sampler.adaptation.funnel),
+        lambda _: funnel_diagnosis(step, sampler.adaptation.funnel()),
         size.diagnosis,
     ]
-    return [acceptance, size], diagnoses
+    if not isinstance(sampler.adaptation, SparseTrajectories):
+        scales = effect_scale_monitor(step)
+        if scales is not None:
+            monitors.append(scales)
+            diagnoses.insert(2, scales.diagnosis)
+    return monitors, diagnoses

@@ -36,7 +36,6 @@ from pymc_geodesic.arguments import (
     check_positive_number,
     plain_number,
 )
-from pymc_geodesic.densities.effect_priors import PriorsOfEffects
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -44,7 +43,6 @@ from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
-from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.monitoring.stationarity_monitors import (
@@ -54,8 +52,7 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.hmc_composition import funnel_diagnosis
-from pymc_geodesic.steps.packing import ManifoldPacking
+from pymc_geodesic.steps.hmc_composition import effect_scale_monitor, funnel_diagnosis
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_eligible_arguments,
@@ -379,16 +376,13 @@ def langevin_monitors(
         return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
 
     def funnel(names: Sequence[str]) -> Diagnosis | None:
-        return funnel_diagnosis(step, adaptation.funnel)
+        return funnel_diagnosis(step, adaptation.funnel())
 
-    found = [funnel]
-    priors = PriorsOfEffects(step.model, step.variables)
-    if priors.columns:
-        coordinates = ManifoldPacking(step.variables, step.product)
-        scales = EffectScaleMonitor(priors.columns, lambda x: priors(coordinates.unpack(x)))
+    scales = effect_scale_monitor(step)
+    if scales is not None:
         monitors.append(scales)
-        found.append(scales.diagnosis)
-    return monitors, [*found, *diagnoses, sampler.diagnosis, size.diagnosis]
+        diagnoses.insert(0, scales.diagnosis)
+    return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:

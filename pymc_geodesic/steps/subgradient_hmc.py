@@ -54,11 +54,12 @@ class SubgradientHMC(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float, optional
-        Step size of the leapfrog integrator, a time. Adapted by dual averaging by default, then in
-        posterior standard deviations.
+        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
+        is in units of posterior standard deviations.
     n_steps : int, optional
-        Number of leapfrog steps per draw. By default adapted to a trajectory of a quarter of a
-        period, with a random length within 40 % of it, or 10 if coordinates are not adapted.
+        Number of leapfrog steps per draw. By default the length of a trajectory is random, within
+        40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
+        not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1. A warning is issued for a
         chain in which it is less than half of that.
