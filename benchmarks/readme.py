@@ -215,7 +215,7 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
 
 
 def pole(draws: int) -> Figure:
-    """Draw the posterior of a direction near a pole, in two angles and as a unit vector."""
+    """Draw traces of a direction near a pole, in two angles and as a unit vector."""
     tilt = np.deg2rad(5.0)
     center = [-np.sin(tilt), 0.0, np.cos(tilt)]
     rows, _ = pg.datasets.make_vmf_mixture([center], 30.0, 30, random_seed=1)
@@ -241,25 +241,20 @@ def pole(draws: int) -> Figure:
         "GMC, unit vector": on_sphere,
     }
     figure, panels = plt.subplots(
-        1, 3, figsize=(9.6, 3.6), sharex=True, sharey=True, layout="constrained"
+        1, 3, figsize=(9.6, 2.6), sharex=True, sharey=True, layout="constrained"
     )
     for axes, (label, idata) in zip(panels, runs.items(), strict=True):
         mu = idata.posterior["mu"].values
         ess, rhat = worst(mu)
         divergences = int(idata.sample_stats["diverging"].sum())
         print(f"{label}: ESS {ess:,.0f}, R-hat {rhat:.3f}, {divergences} divergences")
-        for chain, color in zip(mu, (BLUE, ORANGE, GREEN, RED), strict=True):
-            axes.plot(*np.degrees(chain[:, :2].T), ".", color=color, markersize=1.8)
-        axes.plot([-19.0, 0.0], [0.0, 0.0], color="black", linewidth=0.8, linestyle=":")
-        axes.plot(0.0, 0.0, "+", color="black", markersize=10)
+        for chain, color in zip(mu[:2], (BLUE, ORANGE), strict=True):
+            axes.plot(np.degrees(chain[:, 1]), color=color, linewidth=0.6)
+        axes.axhline(0.0, color="black", linewidth=0.8, linestyle=":")
         axes.set_title(f"{label}\nESS {ess:,.0f}, R-hat {rhat:.2f}", fontsize=10)
-        axes.set(
-            aspect="equal", xlim=(-19.0, 5.0), ylim=(-10.0, 7.0), xlabel="degrees from the pole"
-        )
-        axes.label_outer()
-        axes.text(-18.8, 0.2, "longitude 180°", fontsize=8, va="bottom")
+        axes.set(xlabel="draw", xlim=(0, len(chain)))
         axes.spines[["right", "top"]].set_visible(False)
-    panels[0].set_ylabel("degrees from the pole")
+    panels[0].set_ylabel("degrees from\nlongitude 180°")
     return figure
 
 
