@@ -520,8 +520,9 @@ class WhitenedAdaptation:
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._use_sample()
         self._warm_up = WarmUp(**copy.deepcopy(state["warm_up"]))
+        if self._warm_up.n_tune:  # reading the sample of a stream takes a pass
+            self._use_sample()
         self._bounded.state = state["bounded"]
         self._explorer.state = state["explorer"]
         self._noise.state = state["noise"]
