@@ -159,7 +159,10 @@ class TemperatureAnnealing(ModelCoordinates):
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return f"adapts {self.ineligible.instead_of_whitening('step size and friction')}"
+        user = self._user
+        open_ones = {"step size": not user.has_step_size, "friction": not user.has_friction}
+        adapted = " and ".join(name for name, is_open in open_ones.items() if is_open)
+        return f"adapts {self.ineligible.instead_of_whitening(adapted)}"
 
     @property
     def is_tuned(self) -> bool:

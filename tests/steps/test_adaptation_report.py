@@ -77,7 +77,7 @@ def test_fixed_parameters_are_not_warned_about(caplog):
     assert repr(step.adaptation) == "adapts nothing: step size and friction are user-specified."
     step = effects(1_000, step_size=0.01)
     assert warnings_of(caplog) == []
-    assert "adapts step size and friction" in repr(step.adaptation)
+    assert "adapts friction in the coordinates of the model" in repr(step.adaptation)
     assert "user-specified" in repr(step.adaptation)
 
 
