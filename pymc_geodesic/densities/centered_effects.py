@@ -1,6 +1,7 @@
 r"""Centered form of group effects that a model writes as scale × offset.
 
-With standard normal offsets z and a scale q of other variables, the rows depend on e = q z only. A
+With offsets z ~ N(0, s²), s constant, and a scale q of other variables, the rows depend on e = q z
+only. A
 minibatch gradient with respect to log q then has the noise of the gradients of all effects times e,
 which control variates do not remove: they compare gradients at equal offsets, and with a change of
 q all effects change. In the coordinates (q, e) rows give no gradient with respect to q at all.
@@ -80,7 +81,8 @@ def with_centered_effects(
     ----------
     model : pymc.Model
     n_rows : int, optional
-        Number of rows; by default that of the model, which may contain a sample of them.
+        Number of rows of the full data, if the model contains only a sample of them; by default
+        the length of the longest index into the offsets.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-r"""Monitor of the scales of group effects in samplers without a Metropolis correction.
+r"""Monitor of the scales of group effects in samplers that do not center effects partially.
 
 Given its scale τ, an effect with the precision w of its data has the variance 1/(w + τ⁻²). Where
 τ² < 1/w the variance follows τ, and a sampler with one step size does not reach smaller values: it
-loses the lower tail of τ, and the draws do not show it. The draws show τ at its lowest, and the
-standard deviation of the effects, which is at most w^(−1/2).
+loses the lower tail of τ. The monitor compares the 1 % quantile of τ with the standard deviation of
+the effects, which is at most w^(−1/2).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EffectScaleSettings:
     quantile : float
         Level of the quantile of the scale.
     n_draws : int
-        Number of draws that are evaluated, at equal distances.
+        Minimum number of draws that are evaluated in longer chains, at equal distances.
     min_draws : int
         Number of evaluated draws below which there is no diagnosis.
     """
