@@ -167,9 +167,8 @@ def factor_by_curvature(
     >>> factor = factor_by_curvature(
     ...     Metric(np.zeros(2), np.eye(2)), np.zeros(2), lambda x: -precision @ x
     ... )
-    >>> factor @ factor.T @ precision
-    array([[ 1.,  0.],
-           [-0.,  1.]])
+    >>> np.allclose(factor @ factor.T @ precision, np.eye(2))
+    True
     """
     d = metric.center.size
     curvature, directions = np.empty((d, d)), metric.to_direction(np.eye(d))
