@@ -38,7 +38,7 @@ class Problem:
 
 def _of_known(known: detectors.Known, **start: Any) -> Problem:
     name = known.variable
-    return Problem(known.model, known.rows, lambda p: known.standardise(p[name].values), start)
+    return Problem(known.model, known.rows, lambda p: known.standardize(p[name].values), start)
 
 
 def _of_reference(
@@ -169,40 +169,6 @@ def funnel() -> Problem:
 def funnel_as_product() -> Problem:
     """Funnel, non-centered."""
     return _funnel(is_centered=False)
-
-
-def _groups(*, is_centered: bool, n_rows: int = 200) -> tuple[pm.Model, list[str]]:
-    """Eight groups with many rows and an unknown scale of their effects."""
-    rng = np.random.default_rng(2)
-    group = np.repeat(np.arange(8), n_rows)
-    y = rng.normal(0.0, 2.0, 8)[group] + rng.normal(size=group.size)
-    with pm.Model() as model:
-        log_sd = pm.Normal("log_sd", 0.0, 2.0)
-        sd = pm.math.exp(log_sd)
-        if is_centered:
-            effect = pm.Normal("effect", 0.0, sd, shape=8)
-        else:
-            effect = pm.Deterministic("effect", sd * pm.Normal("z", shape=8))
-        pm.Normal("y_obs", effect[pm.Data("group", group)], 1.0, observed=pm.Data("y", y))
-    return model, ["group", "y"]
-
-
-def _scale_and_effects(posterior: xr.Dataset) -> np.ndarray:
-    log_sd = posterior["log_sd"].values[..., np.newaxis]
-    return np.concatenate([log_sd, posterior["effect"].values], axis=-1)
-
-
-@functools.cache
-def groups() -> Problem:
-    """Return groups with many rows, centered."""
-    return _of_reference(*_groups(is_centered=True), _scale_and_effects)
-
-
-@functools.cache
-def groups_as_product() -> Problem:
-    """Return groups with many rows, non-centered; the reference is that of the centered ones."""
-    model, rows = _groups(is_centered=False)
-    return Problem(model, rows, groups().standardize)
 
 
 @functools.cache
