@@ -82,14 +82,18 @@ def _is_constant(graph: TensorVariable, number: float) -> bool:
 
 
 def is_positive(graph: Variable) -> bool:
-    """Whether a function of the values of variables is positive, at random values of these.
+    """Whether a function of the values of variables is positive, at zero and at random values.
 
     A factor that changes its sign, such as a loading with a normal prior, is not a scale.
     """
     values = [v for v in graph_inputs([graph]) if not isinstance(v, Constant | SharedVariable)]
+    if any(None in v.type.shape for v in values):
+        return False
     function = unoptimized_function(values, graph)
     rng = np.random.default_rng(0)
-    drawn = [function(*(3.0 * rng.normal(size=v.type.shape) for v in values)) for _ in range(30)]
+    drawn = [
+        function(*(sd * rng.normal(size=v.type.shape) for v in values)) for sd in [0.0, *30 * [3.0]]
+    ]
     return all(np.all(each > 0.0) for each in drawn)
 
 
@@ -171,7 +175,12 @@ class PriorsOfEffects:
         variables = [v.in_model(model) for v in variables]
         rvs = {v.rv for v in variables}
         others = [rv for rv in model.free_RVs if rv not in rvs]
-        self._effects = [v for v in variables if _has_variable_scale(model, v, others)]
+        data = [*model.observed_RVs, *model.potentials]
+        # effects without data, such as those of groups to predict, have the sd of their prior
+        informed = set(ancestors(data)) if data else rvs
+        self._effects = [
+            v for v in variables if v.rv in informed and _has_variable_scale(model, v, others)
+        ]
         parameters = [each for v in self._effects for each in prior_parameters(v)]
         graphs = model.replace_rvs_by_values(parameters)
         outputs = []

@@ -69,7 +69,13 @@ def unoptimized_function(
     """
     given: Any = outputs
     with without_c_compiler():
-        return pytensor.function(list(inputs), given, mode=_UNOPTIMIZED, on_unused_input="ignore")
+        return pytensor.function(
+            list(inputs),
+            given,
+            mode=_UNOPTIMIZED,
+            on_unused_input="ignore",
+            allow_input_downcast=True,
+        )
 
 
 # --- replacement of inputs ----------------------------------------------------------------------

@@ -317,7 +317,8 @@ def divergence_error(
     message = (
         f"{name} diverged at draw {draw}: {where or error.what} is not finite while sampling "
         f"{sampled} with step size {error.step_size:.3g}. Use a smaller step_size or more tuning "
-        "draws; model.debug() at the starting point shows terms that are not finite."
+        f"draws{'' if name == 'GMC' else ', or GMC'}; model.debug() at the starting point shows "
+        "terms that are not finite."
     )
     return SamplingError(see(message, "not-finite"))
 

@@ -372,16 +372,16 @@ def langevin_monitors(
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
     diagnoses: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
+    scales = effect_scale_monitor(step)
+    if scales is not None:
+        monitors.append(scales)
+        diagnoses.insert(0, scales.diagnosis)
     if not adaptation.is_whitened:
         return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
 
     def funnel(names: Sequence[str]) -> Diagnosis | None:
         return funnel_diagnosis(step, adaptation.funnel())
 
-    scales = effect_scale_monitor(step)
-    if scales is not None:
-        monitors.append(scales)
-        diagnoses.insert(0, scales.diagnosis)
     return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
 
 

@@ -286,10 +286,11 @@ class GeodesicStep(BlockedStep):
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
         self._model_of_points = self.model
         self.centered: list[str] = []
-        if centers_effects and self.samples_all:
+        draws_rows = draws_minibatches(self.model)
+        if centers_effects and self.samples_all and (self.minibatches.names or draws_rows):
             self._center_effects()
         self.streamed = self.minibatches.streamed
-        self._has_partial_data = bool(self.streamed) or draws_minibatches(self.model)
+        self._has_partial_data = bool(self.streamed) or draws_rows
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)
         self.draw, self.tune = 0, True

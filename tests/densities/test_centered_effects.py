@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_geodesic as pg
@@ -120,3 +121,40 @@ def test_draws_are_those_of_the_offsets():
         Y.mean(), abs=0.2
     )
     assert draws["a"].std().item() == pytest.approx(1.0, abs=0.4)
+
+
+def absolute_value():
+    """A scale that is zero at the initial point."""
+    with pm.Model() as model:
+        z = pm.Normal("z", shape=GROUPS)
+        pm.Normal("y", (abs(pm.Normal("t")) * z)[GROUP], 1.0, observed=Y)
+    return model
+
+
+def length_of_data():
+    with pm.Model() as model:
+        x = pm.Data("x", np.ones((N, 2)))
+        weights = pm.HalfNormal("weights", shape=x.shape[1])
+        z = pm.Normal("z", shape=GROUPS)
+        pm.Normal("y", (pm.math.sqrt((weights**2).sum()) * z)[GROUP], 1.0, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("make", [absolute_value, length_of_data])
+def test_scales_that_cannot_be_divided_by(make):
+    model = make()
+    assert with_centered_effects(model) == (model, None)
+
+
+def test_only_minibatches_are_centered():
+    assert pg.SGGMC(batch_size=100, model=slopes()).centered == ["z"]
+    assert pg.SGGMC(model=slopes()).centered == []
+    assert pg.SGGMC(batch_size=100, metric=None, model=slopes()).centered == []
+
+
+def test_single_precision():
+    with pytensor.config.change_flags(floatX="float32"):
+        model = crossed()
+        copy, effects = with_centered_effects(model)
+        point = {k: v.astype("float32") for k, v in random_point(model).items()}
+        assert copy.compile_logp()(effects.to_effects(point)).dtype == "float32"
