@@ -352,12 +352,14 @@ def test_progress_bar(model, step_class):
 
 @every_step([SGGMC])
 def test_progress_bar_of_80_columns(model, step_class, capsys, monkeypatch):
-    """Step size and temperature are not cut."""
+    """Step size, and temperature or acceptance rate, are not cut."""
     monkeypatch.setenv("COLUMNS", "80")
     sample(model, make(model, step_class), draws=5, tune=5, progressbar=True, quiet=False)
     shown = capsys.readouterr().out
-    assert re.search(r"Draw +Step size +Temp\. ", shown)
-    assert re.search(r" \d\.\de[+-]\d\d +\d+\.\d\d ", shown)
+    second = {GMC: r"Accept\.", SubgradientHMC: r"Accept\.", SGLD: ""}.get(step_class, r"Temp\.")
+    assert re.search(rf"Draw +Step size +{second} ", shown)
+    number = r"\d+\.\d\d " if second else ""
+    assert re.search(rf" \d\.\de[+-]\d\d +{number}", shown)
 
 
 def test_no_side_effects_on_pymc():

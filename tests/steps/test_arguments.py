@@ -153,6 +153,8 @@ def is_redundant(name: str, build: Callable[[], pm.Model], given: dict[str, Any]
         "minibatch": is_local or not given.keys().isdisjoint({"batch_size", "batches"}),
         "local": is_local,
         "manifolds": build is levels and not is_local,
+        # a step of some variables has no control variates and draws random rows by default
+        "minibatch_order": "vars" in given and "batch_size" in given,
     }
     return redundant.get(name, False)
 
