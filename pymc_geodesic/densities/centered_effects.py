@@ -1,11 +1,10 @@
 r"""Centered form of group effects that a model writes as scale × offset.
 
-With offsets z ~ N(0, s²), s constant, and a scale q of other variables, the rows depend on e = q z
-only. A
-minibatch gradient with respect to log q then has the noise of the gradients of all effects times e,
-which control variates do not remove: they compare gradients at equal offsets, and with a change of
-q all effects change. In the coordinates (q, e) rows give no gradient with respect to q at all.
-Where groups have many rows, e is also nearly independent of q in the posterior, and z is not
+With offsets z ~ N(0, s²), s constant, and a scale q that depends on other variables, the rows
+depend on e = q z only. The minibatch gradient with respect to log q is then the sum of the
+gradients of all effects times e, and control variates do not remove its noise: a change of q
+changes all effects. In the coordinates (q, e) the likelihood does not depend on q. Where
+groups have many rows, e is also nearly independent of q in the posterior, and z is not
 (Papaspiliopoulos, Roberts and Sköld 2007).
 """
 
@@ -106,10 +105,10 @@ def with_centered_effects(
         copy_orphans=False,
     )
     replaced: dict[Variable, Variable] = {}
-    for i, (rv, shape) in enumerate((rv, rv.shape) for rv in scales):
+    for i, rv in enumerate(scales):
         offsets, scale = graph.outputs[variables.index(rv)], graph.outputs[len(variables) + i]
         _, sd = offsets.owner.op.dist_params(offsets.owner)
-        replaced[rv] = pm.Normal.dist(0.0, sd * scale, shape=shape)
+        replaced[rv] = pm.Normal.dist(0.0, sd * scale, shape=rv.shape)
         replaced[rv].name = rv.name
         graph.replace(offsets, replaced[rv] / scale, import_missing=True)
     rest = zip(variables, graph.outputs, strict=False)

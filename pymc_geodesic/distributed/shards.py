@@ -272,7 +272,7 @@ def step_spec(step: Any, model: pm.Model) -> StepSpec:
         or "total_size" not in inspect.signature(step_class).parameters
     ):
         raise ValueError(
-            f"step={step!r} is no step method of pymc_geodesic with minibatches. Pass one, "
+            f"step={step!r} is not a step method of pymc_geodesic with minibatches. Pass one, "
             "such as SGGMC(batch_size=100, minibatch=[...])"
         )
     if not arguments.get("minibatch") or arguments.get("batches") is not None:

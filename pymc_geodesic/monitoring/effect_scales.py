@@ -25,16 +25,16 @@ class EffectScaleSettings:
     Attributes
     ----------
     max_ratio : float
-        Largest ratio of the standard deviation of the effects, their median, to the 1 % quantile of
-        the scale without a warning. In `benchmarks/effects_of_minibatches.py` the 1 % quantile of
-        the scale was right at ratios up to 0.84, and too large from 1.28 on; 15
-        groups of 20 rows with a right one had ratios up to 1.1.
+        Largest ratio, without a warning, of the median standard deviation of the effects to the 1 %
+        quantile of the scale. In `benchmarks/effects_of_minibatches.py` this quantile was right at
+        ratios up to 0.84, and too large from 1.28 on. Chains with a right one had ratios up to 1.1
+        for 15 groups of 20 rows (`tests/monitoring/test_effect_scales.py`).
     quantile : float
         Level of the quantile of the scale.
     n_draws : int
         Minimum number of draws that are evaluated in longer chains, at equal distances.
     min_draws : int
-        Number of evaluated draws below which there is no diagnosis.
+        Minimum number of evaluated draws for a diagnosis.
     """
 
     max_ratio: float = 1.2

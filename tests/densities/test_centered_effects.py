@@ -82,7 +82,7 @@ def centered():
 
 
 def loading():
-    """A factor without a sign is no scale."""
+    """A factor that changes its sign is not a scale."""
     with pm.Model() as model:
         z = pm.Normal("z", shape=GROUPS)
         pm.Normal("y", (pm.Normal("loading") * z)[GROUP], 1.0, observed=Y)

@@ -212,7 +212,7 @@ def test_missing_dask_raises(monkeypatch):
         ({"shards": [{"x": np.ones((30, 2)), "y": np.ones(29)}]}, "same positive number of rows"),
         # as many rows as the model has, which would stay there
         ({"shards": [{"x": np.ones((3, 2))}]}, r"no rows of \['y'\], which minibatch= names"),
-        ({"step": pm.NUTS}, "no step method of pymc_geodesic"),
+        ({"step": pm.NUTS}, "not a step method of pymc_geodesic"),
         ({"step": functools.partial(pg.SGGMC)}, r"needs minibatch=\[...\]"),
         ({"probabilities": [1.0]}, "a positive number for each of the 3 shards"),
         ({"draws": 0}, "draws"),
