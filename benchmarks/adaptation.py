@@ -1,9 +1,11 @@
 """Samplers with default settings, and NUTS, compared with reference draws of sixteen posteriors.
 
 ``python -m benchmarks.adaptation`` prints one line for each posterior and sampler, a table of the
-effective draws per gradient relative to NUTS in the same run, and all results as JSON in the last
-line. R-hat, effective sample size (bulk) and errors are those of the worst parameter. A gradient is
-evaluated on all rows, or on one minibatch for samplers with minibatches.
+effective draws per gradient relative to NUTS in the same run, with a diagonal or a dense mass
+matrix, whichever has more, and all results as JSON in the last line. R-hat, effective sample size
+(bulk) and errors are those of the worst parameter. A gradient is evaluated on all rows, or on one
+minibatch for samplers with minibatches. ``--reference`` prints the errors of the reference draws
+instead, for regressions with flat priors.
 """
 
 from __future__ import annotations
@@ -25,16 +27,31 @@ from benchmarks.sampling_warnings import SamplingWarnings
 
 SAMPLERS: dict[str, Callable[..., Any] | None] = {
     "NUTS": None,
+    "NUTS, dense": None,
     "GMC": pg.GMC,
     "gSGNHT": pg.gSGNHT,
     "SGGMC": pg.SGGMC,
     "gSGNHT, minibatches": pg.gSGNHT,
     "SGGMC, minibatches": pg.SGGMC,
 }
+INITIALIZATION = {"NUTS, dense": "jitter+adapt_full"}
+"""Argument ``init`` of `pymc.sample`, where it is not the default."""
+
 BATCH_SIZE, FEWEST_ROWS = 100, 500
 """Rows of a minibatch, and minimum rows of data that are sampled with minibatches."""
 
+FLAT_PRIORS = (
+    "earnings-earn_height",
+    "earnings-logearn_height",
+    "earnings-logearn_interaction",
+    "nes1980-nes",
+    "nes2000-nes",
+    "mesquite-logmesquite_logvash",
+)
+"""Regressions with flat priors of the coefficients and of sigma."""
+
 CHAINS, TUNE, DRAWS = 4, 1000, 2000
+FIGURE = ("NUTS", "NUTS, dense", "GMC", "gSGNHT", "SGGMC")
 COLUMNS = ("R-hat", "ESS", "mean, sd", "sd ratio", "grad/draw", "ESS/1,000 grad", "s")
 
 
@@ -69,6 +86,7 @@ def measure(
             chains=CHAINS,
             cores=cores,
             step=None if make is None else make(**rows),
+            init=INITIALIZATION.get(sampler, "auto"),
             nuts_sampler="pymc",
             random_seed=1,
             progressbar=False,
@@ -96,6 +114,28 @@ def measure(
     }
 
 
+def reference_errors(posterior: Posterior) -> tuple[float, float]:
+    """Errors of the reference of a regression with flat priors.
+
+    The exact posterior of its n coefficients is a Student-t distribution.
+
+    Returns
+    -------
+    mean, sd_ratio : float
+        Largest error of a mean in exact standard deviations, and ratio of the standard deviation
+        to the exact one that is farthest from 1.
+    """
+    design, y = (posterior.model[name].get_value() for name in ("X", "y"))
+    n_rows, n = design.shape
+    exact_mean, residuals, *_ = np.linalg.lstsq(design, y)
+    covariance = residuals * np.linalg.inv(design.T @ design) / (n_rows - n - 3)
+    exact_sd = np.sqrt(np.diag(covariance))
+    draws = np.array([posterior.reference[f"beta[{i + 1}]"] for i in range(n)])
+    ratios = draws.std(axis=1) / exact_sd
+    errors = np.abs(draws.mean(axis=1) - exact_mean) / exact_sd
+    return float(errors.max()), float(ratios[np.argmax(np.abs(np.log(ratios)))])
+
+
 def line(result: dict[str, Any]) -> str:
     """One row of the table."""
     return (
@@ -107,14 +147,19 @@ def line(result: dict[str, Any]) -> str:
 
 
 def ratios(results: list[dict[str, Any]]) -> list[str]:
-    """Effective draws per full-data gradient relative to NUTS, one row per posterior."""
-    samplers = [name for name in SAMPLERS if name != "NUTS" and "minibatches" not in name]
+    """Effective draws per full-data gradient relative to the better NUTS, one row per posterior."""
+    samplers = [name for name, make in SAMPLERS.items() if make and "minibatches" not in name]
+    references = [name for name, make in SAMPLERS.items() if make is None]
     found = {(r["posterior"], r["sampler"]): r["ess_per_1000_gradients"] for r in results}
-    lines = ["| per gradient / NUTS | " + " | ".join(samplers) + " |", "|---" * 4 + "|"]
+    lines = ["| per gradient / better NUTS | " + " | ".join([*samplers, "better NUTS"]) + " |"]
+    lines.append("|---" * (2 + len(samplers)) + "|")
     for name in dict.fromkeys(r["posterior"] for r in results):
-        if (name, "NUTS") in found:
-            over = [found.get((name, s), np.nan) / found[name, "NUTS"] for s in samplers]
-            lines.append(f"| {name} | " + " | ".join(f"{value:.2f}" for value in over) + " |")
+        measured = [reference for reference in references if (name, reference) in found]
+        if measured:
+            better = max(measured, key=lambda reference: found[name, reference])
+            over = [found.get((name, s), np.nan) / found[name, better] for s in samplers]
+            cells = [f"{value:.2f}" for value in over]
+            lines.append(f"| {name} | " + " | ".join([*cells, better]) + " |")
     return lines
 
 
@@ -122,13 +167,13 @@ def draw_figure(results: list[dict[str, Any]], path: str) -> None:
     """Plot effective draws per full-data gradient, one line per posterior."""
     names = list(dict.fromkeys(r["posterior"] for r in results))[::-1]
     figure, ax = plt.subplots(figsize=(7.5, 0.32 * len(names) + 1.2), layout="constrained")
-    for sampler, marker in zip(("NUTS", "GMC", "gSGNHT", "SGGMC"), "os^v", strict=True):
+    for sampler, marker in zip(FIGURE, "oDs^v", strict=True):
         found = [r for r in results if r["sampler"] == sampler]
         ax.plot(
             [r["ess_per_1000_gradients"] for r in found],
             [names.index(r["posterior"]) for r in found],
             marker,
-            color="0.4" if sampler == "NUTS" else None,
+            color={"NUTS": "0.4", "NUTS, dense": "0.7"}.get(sampler),
             label=sampler,
             alpha=0.8,
         )
@@ -137,7 +182,7 @@ def draw_figure(results: list[dict[str, Any]], path: str) -> None:
     ax.grid(axis="both", color="0.9")
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    figure.legend(loc="outside upper center", ncols=5, frameon=False)
     figure.savefig(path, dpi=150)
 
 
@@ -151,7 +196,13 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--data", help="folder of posteriordb.npz (or PYMC_GEODESIC_DATA)")
     parser.add_argument("--figure", help="file for a plot of effective draws per gradient")
+    parser.add_argument("--reference", action="store_true", help="errors of the reference draws")
     asked = parser.parse_args()
+    if asked.reference:
+        for name in FLAT_PRIORS:
+            mean, sd_ratio = reference_errors(load(name, asked.data))
+            print(f"| {name} | {mean:.2f} | {sd_ratio:.3f} |")
+        return
     print("| posterior | sampler | " + " | ".join(COLUMNS) + " |")
     print("|---" * (2 + len(COLUMNS)) + "|", flush=True)
     results = []

@@ -96,8 +96,8 @@ def find_center(
     x : ndarray, shape (size,)
         Initial point, in the coordinates of the model.
     max_passes : int
-        With 1 the result is ``x`` for any gradient: the mean of draws is a better center than the
-        mode, which may be far from the draws in hierarchical models.
+        With 1 the result is ``x`` if the gradient is finite: the mean of draws is a better center
+        than the mode, which may be far from the draws in hierarchical models.
     """
     x = x.copy()
     best = CenteringPoint(None, None, 0)

@@ -67,8 +67,8 @@ class ControlVariateOrder:
     noise : NoiseMeasurement
         Noise measurement, which contains the gradient whose order is set.
     order : {"auto", 1, 2, 0}
-        Order of the control variates. A user-specified order is not used if it does not reduce the
-        noise.
+        Order of the control variates. A user-specified order is not used either if the noise is
+        more than half of that without control variates.
     """
 
     def __init__(self, noise: NoiseMeasurement, order: str | int = "auto") -> None:

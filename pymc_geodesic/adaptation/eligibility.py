@@ -130,7 +130,7 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
 
 @dataclass(frozen=True)
 class Ineligible:
-    """Reason why coordinates, control variates and friction are not adapted.
+    """Reason why neither metric nor control variates are adapted.
 
     Attributes
     ----------

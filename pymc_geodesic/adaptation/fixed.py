@@ -194,7 +194,7 @@ class FixedParameters(ModelCoordinates):
         step_size = self._user.step_size_of(chain.n, self._estimate.total_size)
         assert step_size is not None
         noise = self._known_noise.at(chain.z, int(minibatches[0]))
-        # the parameters of the last draw hold the same array of the known noise
+        # `noise` is the same array at each draw: only the step size can change
         if self._last is None or step_size != self._last.step_size:
             friction = np.full(self.product.size, self._user.friction_of(step_size))
             self._last = LangevinParameters(step_size, friction, noise, self._n_steps)

@@ -560,7 +560,7 @@ def diagnose_noise(
         value=float(errors[worst]),
         expected=SETTINGS.reported_error,
         limit="at most ",
-        number=".0%",
+        format_spec=".0%",
         coordinates=coordinate_names(
             (dominant_coordinate(metric, int(i)) for i in concerned), names
         ),

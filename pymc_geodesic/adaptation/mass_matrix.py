@@ -272,8 +272,8 @@ class FactorEstimator:
     angles: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @property
-    def mixes(self) -> bool:
-        """Whether whitened coordinates are linear combinations of coordinates of the model."""
+    def is_dense(self) -> bool:
+        """Whether every whitened coordinate may depend on every coordinate of the model."""
         return self.kind == "dense"
 
     def initial_metric(self, center: np.ndarray, gradient: np.ndarray) -> Metric:

@@ -114,7 +114,7 @@ class MinibatchCost:
         return (
             f"An independent draw takes about {self.n_steps:.0f} minibatch gradients "
             f"(batch_size={self.batch_size} of {self.n_rows:,} rows), which is {self.ratio:.2g} "
-            f"times the time of a GMC trajectory ({self.n_steps_all:.0f} gradients over all rows)"
+            f"times the time of a GMC trajectory (gradients over all rows: {self.n_steps_all:.0f})"
         )
 
     @property

@@ -202,7 +202,7 @@ class TemperatureAnnealing(ModelCoordinates):
             value=math.sqrt(1.0 + bias) - 1.0,
             expected=math.sqrt(1.0 + SETTINGS.reported_bias) - 1.0,
             limit="at most ",
-            number=".1%",
+            format_spec=".1%",
             consequence=(
                 f"with local=, all {self._n_steps} inner steps of a draw use the same minibatch, "
                 "which the kinetic temperature does not show"

@@ -115,9 +115,10 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
 
 
 def allowed_inflation(draw: int, n_tune: int) -> float:
-    """Compute the allowed relative inflation of the variance at a draw: decreasing, then 5 %.
+    """Compute the allowed relative inflation of the variance at a draw.
 
-    At the last draw of the warm-up, whose step size is kept, it is 5 % for any length of warm-up.
+    It decreases geometrically and is then constant. At the last draw of the warm-up, whose step
+    size is kept, it is the same for any length of warm-up.
 
     Parameters
     ----------

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
+from pymc_geodesic.adaptation.centering import SETTINGS as CENTERING
 from pymc_geodesic.adaptation.centering import find_center
 from pymc_geodesic.adaptation.components import curved_points, describe_adaptation
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
@@ -71,10 +72,11 @@ class WhitenedSettings:
     check_points : tuple of float
         Fractions of the tuning phase at which noise and centering point are updated.
     max_mean_square, max_mean : float
-        Mean square of the whitened mean of the draws, and largest component, above which the
-        centering point moves there. If the centering point of a hierarchy was 16 standard
-        deviations from the mean in the log scale only, gradient noise made the standard deviation
-        of the log scale 50 % too large (``docs/scale.md``).
+        Mean square and largest component of the distance of the mean of the draws from the
+        centering point, in posterior standard deviations, above which that point moves there. If
+        the centering point of a hierarchy was 16 standard deviations from the mean in the log scale
+        only, gradient noise made the standard deviation of the log scale 50 % too large
+        (``docs/scale.md``).
     noise_errors : float
         Standard errors of the variance of the noise that bound the step size as noise
         heterogeneity does; more than one, because the standard error is underestimated if few rows
@@ -218,7 +220,8 @@ class WhitenedAdaptation:
         """Describe what is adapted."""
         adapted, specified = self._trajectories.describe_metric()
         if self.gradient.control_variates is not None:
-            adapted.append(f"control_variates={self._order!r}")
+            names = adapted if self._order == "auto" else specified
+            names.append(f"control_variates={self._order!r}")
         adapted.append("step size")
         if self._adapts_friction:
             adapted.append("friction")
@@ -255,7 +258,7 @@ class WhitenedAdaptation:
             self.gradient,
             self._model_product,
             self._next_minibatches,
-            mixes=self._trajectories.mixes,
+            is_dense=self._trajectories.is_dense,
         )
 
     def use_covariance(self, covariance: np.ndarray) -> None:
@@ -336,9 +339,9 @@ class WhitenedAdaptation:
         """Make one transition, on all rows or the sample of them."""
         if chain.n >= self._warm_up.n_exploration:
             return None
-        unused, self._explorer.stream = self._explorer.stream, chain.stream
+        own_stream, self._explorer.stream = self._explorer.stream, chain.stream
         drawn = self._explorer.draw(tune=True)
-        self._explorer.stream = unused  # so that the state has one stream, that of the chain
+        self._explorer.stream = own_stream  # so that the state has one stream, that of the chain
         chain.z = self._explorer.z.copy()
         if chain.n == self._warm_up.n_exploration - 1:
             chain.refresh(self.product)
@@ -371,9 +374,11 @@ class WhitenedAdaptation:
         chain.refresh(self.product)  # tangent at the centering point
         return n_passes
 
-    def _center_near(self, chain: LangevinChain, x: np.ndarray, **options: int) -> int:
+    def _center_near(
+        self, chain: LangevinChain, x: np.ndarray, max_passes: int = CENTERING.max_passes
+    ) -> int:
         """Move chain and metric to a centering point near x; see `find_center`."""
-        center, total, n_passes = find_center(self.gradient, self._model_product, x, **options)
+        center, total, n_passes = find_center(self.gradient, self._model_product, x, max_passes)
         if center is not None and total is not None:
             self.gradient.center_at(center, total)
             metric = self.gradient.metric.recentered(center[: self.gradient.n_euclidean])

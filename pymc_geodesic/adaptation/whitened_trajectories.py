@@ -64,8 +64,8 @@ class TrajectorySettings:
     draws_for_leapfrog : int
         Minimum number of draws in a window for a return to leapfrog steps.
     draws_per_coordinate : float
-        Number of draws in the last window, per coordinate, below which a dense metric is the
-        inverse curvature at the mean.
+        Number of draws that are kept of the last window, per coordinate, below which a dense metric
+        is the inverse curvature at its origin.
     min_curvature : float
         Minimum ratio of the smallest to the largest curvature, in the previous metric.
     split_rejections : float
@@ -273,9 +273,9 @@ class WhitenedTrajectories:
     # --- for `pymc_geodesic.adaptation.whitened.WhitenedAdaptation` and distributed chains --------
 
     @property
-    def mixes(self) -> bool:
-        """Whether whitened coordinates are combinations of several coordinates of the model."""
-        return self._estimator.mixes
+    def is_dense(self) -> bool:
+        """Whether every whitened coordinate may depend on every coordinate of the model."""
+        return self._estimator.is_dense
 
     @property
     def recent_step_size(self) -> float:
@@ -297,7 +297,7 @@ class WhitenedTrajectories:
         self.gradient.set_metric(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
-    def _split(self, is_split: bool) -> None:
+    def _set_integrator(self, is_split: bool) -> None:
         """Choose the integrator, and with it the acceptance probability."""
         self._is_split = is_split
         rejection = 1.0 - self._target_accept
@@ -320,7 +320,7 @@ class WhitenedTrajectories:
             self._target_accept,
             longest if self._n_steps is None else math.inf,
         )
-        self._split(self._may_split and self._is_near_normal)
+        self._set_integrator(self._may_split and self._is_near_normal)
         n_final = min(SETTINGS.final_draws, n_tune // 2)
         self._n_windows = n_tune - max(n_tune // SETTINGS.final_divisor, n_final)
         self.windows = MassMatrixWindows(self._n_windows, self._estimator)
@@ -430,7 +430,7 @@ class WhitenedTrajectories:
         is_near_normal = self._may_split and d > 0 and bool(largest <= SETTINGS.max_residual)
         # the largest of many mean squares of few draws may be large by chance
         if is_near_normal or len(positions) >= SETTINGS.draws_for_leapfrog:
-            self._split(is_near_normal)
+            self._set_integrator(is_near_normal)
         return self.gradient.whiten(x), n_evaluations
 
     def funnel(self) -> Funnel | None:
@@ -457,7 +457,7 @@ class WhitenedTrajectories:
         self.initialize(state["n_tune"])
         self.is_tuned, self._n_draws = state["is_tuned"], state["n_draws"]
         self._averaging.state = state["averaging"]
-        self._split(state["is_split"])
+        self._set_integrator(state["is_split"])
         self.windows.state = state["windows"]
         self.gradient.state = state["gradient"]
         self.set_metric(self.gradient.metric)

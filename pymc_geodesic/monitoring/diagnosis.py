@@ -1,4 +1,4 @@
-"""Diagnoses of the draws of a chain, and the interface of draw monitors."""
+"""Warnings about the draws of a chain (`Diagnosis`), and the interface of their monitors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Diagnosis:
         Whether ``expected`` is a bound.
     unit : str
         Unit of the value, of its error and of ``expected``.
-    number : str
+    format_spec : str
         Format of the value and of ``expected``.
     condition : str
         Circumstances of the measurement, such as the step size.
@@ -94,7 +94,7 @@ class Diagnosis:
     error: float | None = None
     limit: Literal["", "at least ", "at most "] = ""
     unit: str = ""
-    number: str = ".3g"
+    format_spec: str = ".3g"
     condition: str = ""
     coordinates: tuple[str, ...] = ()
     n_coordinates: int = 0
@@ -107,10 +107,10 @@ class Diagnosis:
             subject += f" of {self.coordinates[0]!r}"
         if self.condition:
             subject += f" {self.condition}"
-        expected = f"expected {self.limit}{self.expected:{self.number}}"
+        expected = f"expected {self.limit}{self.expected:{self.format_spec}}"
         if self.error is not None:
             expected = f"standard error {self.error:.2g}, {expected}"
-        text = f"{subject} is {self.value:{self.number}}{self.unit} ({expected})"
+        text = f"{subject} is {self.value:{self.format_spec}}{self.unit} ({expected})"
         return f"{text}: {self.consequence}.{self._list_coordinates()}"
 
     def _list_coordinates(self) -> str:
@@ -136,7 +136,7 @@ class Diagnosis:
 
 
 Diagnose = Callable[[Sequence[str]], Diagnosis | None]
-"""Name of each coordinate → diagnosis of the draws, None without one."""
+"""Function of the coordinate names that returns a diagnosis, or None."""
 
 
 class DrawMonitor(ABC):

@@ -1,9 +1,9 @@
-r"""Monitor of the scales of group effects in samplers that do not center effects partially.
+r"""Monitor of the scales of group effects in samplers without partial centering.
 
-Given its scale τ, an effect with the precision w of its data has the variance 1/(w + τ⁻²). Where
-τ² < 1/w the variance follows τ, and a sampler with one step size does not reach smaller values: it
-loses the lower tail of τ. The monitor compares the 1 % quantile of τ with the standard deviation of
-the effects, which is at most w^(−1/2).
+Given its scale τ, an effect whose data have the precision w has the conditional variance
+1/(w + τ⁻²). For τ² < 1/w it is close to τ², as in a funnel, and a sampler with one step size loses
+the lower tail of τ. The monitor compares the 1 % quantile of τ with the posterior standard
+deviation of the effects.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class EffectScaleSettings:
     Attributes
     ----------
     max_ratio : float
-        Largest ratio, without a warning, of the median standard deviation of the effects to the 1 %
-        quantile of the scale. In `benchmarks/effects_of_minibatches.py` this quantile was right at
-        ratios up to 0.84, and too large from 1.28 on. Chains with a right one had ratios up to 1.1
-        for 15 groups of 20 rows (`tests/monitoring/test_effect_scales.py`).
+        Largest ratio, without a warning, of the median posterior standard deviation of the effects
+        to the 1 % quantile of their scale. In `benchmarks/effects_of_minibatches.py` this quantile
+        was correct at ratios up to 0.84, and too large at 1.28 and above; with a correct one,
+        ratios were up to 1.1 for 15 groups of 20 rows (`tests/monitoring/test_effect_scales.py`).
     quantile : float
         Level of the quantile of the scale.
     n_draws : int
-        Minimum number of draws that are evaluated in longer chains, at equal distances.
+        Longer chains are thinned to at least this many draws.
     min_draws : int
         Minimum number of evaluated draws for a diagnosis.
     """
@@ -57,8 +57,8 @@ class EffectScaleSums:
     scales : list of list of float
         Median prior standard deviation of each column of effects, for each evaluated draw.
     mean, squares : list of ndarray
-        Mean, and sum of squared deviations from it, of each effect minus the mean of its prior and
-        of all groups, for each column.
+        Mean and sum of squared deviations (Welford) of each effect, after subtracting its prior
+        mean and then the mean over groups; one array per column.
     """
 
     n: int = 0
@@ -73,7 +73,7 @@ class EffectScaleMonitor(DrawMonitor):
     Parameters
     ----------
     columns : sequence of str
-        Name of each column of effects.
+        Names of the vectors of effects, or of the columns of a matrix, as in ``b[:, 1]``.
     priors : callable
         Function of a position that returns for each column the effects minus their prior means, and
         their prior standard deviations.
@@ -101,18 +101,18 @@ class EffectScaleMonitor(DrawMonitor):
         sums.scales.append([float(np.median(sd)) for _, sd in priors])
         deviations = [residual - residual.mean() for residual, _ in priors]
         if not sums.mean:
-            sums.mean = [np.zeros_like(each) for each in deviations]
-            sums.squares = [np.zeros_like(each) for each in deviations]
-        for each, mean, squares in zip(deviations, sums.mean, sums.squares, strict=True):
-            away = each - mean
-            mean += away / len(sums.scales)
-            squares += away * (each - mean)
+            sums.mean = [np.zeros_like(deviation) for deviation in deviations]
+            sums.squares = [np.zeros_like(deviation) for deviation in deviations]
+        for deviation, mean, squares in zip(deviations, sums.mean, sums.squares, strict=True):
+            delta = deviation - mean
+            mean += delta / len(sums.scales)
+            squares += delta * (deviation - mean)
 
     @property
     def ratios(self) -> np.ndarray:
-        """Ratio of each column: median posterior sd of the effects over the low scale."""
+        """Median posterior sd of the effects of each column over the quantile of their scale."""
         low = np.quantile(self.sums.scales, SETTINGS.quantile, axis=0)
-        sds = [np.median(np.sqrt(each / len(self.sums.scales))) for each in self.sums.squares]
+        sds = [np.median(np.sqrt(squares / len(self.sums.scales))) for squares in self.sums.squares]
         return np.array(sds) / low
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
@@ -124,16 +124,17 @@ class EffectScaleMonitor(DrawMonitor):
         if ratios[worst] <= SETTINGS.max_ratio:
             return None
         return Diagnosis(
-            quantity="ratio of posterior to prior standard deviation",
-            condition="at the 1 % quantile of their scale",
+            quantity=(
+                f"ratio of the posterior standard deviation to the {SETTINGS.quantile:.0%} "
+                "quantile of the prior standard deviation"
+            ),
             value=float(ratios[worst]),
             expected=SETTINGS.max_ratio,
             limit="at most ",
-            number=".1f",
             coordinates=(self._columns[worst],),
             consequence=(
-                "the data of a group are less informative there than the prior (a funnel), and the "
-                "lower tail of the scale may be missing"
+                "at small scales the data of a group are less informative than the prior "
+                "(a funnel), and the lower tail of the scale may be missing"
             ),
             remedy=PARTIAL_CENTERING,
             anchor="funnel",

@@ -202,7 +202,7 @@ class EffectiveSizeMonitor(DrawMonitor):
             error=size * math.sqrt(2.0 / SETTINGS.n_batches),
             expected=SETTINGS.min_size,
             limit="at least ",
-            number=".0f",
+            format_spec=".0f",
             coordinates=(variable,),
             consequence="means and intervals of this chain are unreliable",
             remedy=self._remedy,

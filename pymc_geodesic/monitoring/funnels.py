@@ -1,9 +1,8 @@
 r"""Detection of funnels: variables whose scale depends on another variable.
 
 Where x has the standard deviation e^v, its gradients have the standard deviation e^(−v), and no
-step size fits all of the posterior. Draws with their gradients show it: the logarithm of the mean
-square of the gradients of x decreases along v. Where x = e^v z is written as a product and data are
-informative about x, that of z increases along v.
+step size fits all of the posterior: the logarithm of the mean square gradient of x decreases with
+v. In the non-centered form x = e^v z, with informative data, that of z increases with v.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pymc_geodesic.monitoring.diagnosis import Diagnosis
 PARTIAL_CENTERING = (
     "Use GMC() with its default metric, which adapts the parametrization of each effect."
 )
-"""Remedy for scales of group effects in samplers that do not."""
+"""Remedy for group effects in samplers without partial centering."""
 
 
 @dataclass(frozen=True)
@@ -78,30 +77,36 @@ class Funnel:
         ----------
         in_model : collection of (scale, dependent)
             Pairs of which the first is a parameter of the second's distribution in the model: the
-            dependent variable is centered. Of other pairs the sign of the slope decides.
+            dependent variable is centered. For other pairs the sign of the slope decides.
         centered : collection of str
             Variables that the sampler has centered, and the user's model has not.
         """
         scale, dependent = self.scale, self.dependent
         is_centered = self.slope < 0.0 or (scale, dependent) in in_model
-        product = "a product with its standard deviation"
+        product = "a standard normal variable times"
         if dependent in centered:
             remedy = PARTIAL_CENTERING
         elif not is_centered:
-            remedy = f"Write {dependent!r} centered; it appears to be non-centered, {product}."
+            remedy = (
+                f"Write {dependent!r} centered; it appears to be non-centered, {product} its "
+                "standard deviation."
+            )
         elif self.slope > 0.0:
             remedy = (
                 f"Write {dependent!r} non-centered, as {product} 1/sqrt({scale}); it appears to be "
                 f"centered, with {scale!r} as its precision."
             )
         else:
-            remedy = f"Write {dependent!r} non-centered, as {product}; it appears to be centered."
+            remedy = (
+                f"Write {dependent!r} non-centered, as {product} its standard deviation; it "
+                "appears to be centered."
+            )
         return Diagnosis(
-            quantity="relative change of the gradients",
-            condition=f"over one standard deviation of {scale!r}",
+            quantity="ratio of the root mean square gradients",
+            condition=f"at values of {scale!r} one standard deviation apart",
             value=float(np.exp(0.5 * abs(self.slope))),
             expected=1.0,
-            number=".1f",
+            format_spec=".1f",
             coordinates=(dependent,),
             consequence=(
                 f"{scale!r} sets the scale of {dependent!r} (a funnel), no step size suits all of "

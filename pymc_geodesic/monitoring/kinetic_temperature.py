@@ -181,7 +181,7 @@ class TemperatureMonitor(DrawMonitor):
             value=lost,
             expected=SETTINGS.tolerance,
             limit="at most ",
-            number=".0%",
+            format_spec=".0%",
             consequence="the draws are narrower than the posterior",
             remedy=f"{self._remedy} gSGNHT has no such error.",
             anchor="temperature",

@@ -77,8 +77,8 @@ class WhitenedMonitor:
         Manifolds of the variables of the model, Euclidean ones first.
     next_minibatches : callable
         n → minibatches of the gradient function for n evaluations.
-    mixes : bool
-        Whether a whitened coordinate depends on several variables.
+    is_dense : bool
+        Whether every whitened coordinate may depend on every variable.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class WhitenedMonitor:
         product: Product,
         next_minibatches: Callable[[int], np.ndarray],
         *,
-        mixes: bool,
+        is_dense: bool,
     ) -> None:
         self._gradient, self._next_minibatches = gradient, next_minibatches
         sizes = [part.stop - part.start for part in product.slices.values()]
-        self._sizes = None if mixes else sizes
+        self._sizes = None if is_dense else sizes
         self._tangent, self._size = TangentGradient(product), product.size
         self.initialize(0)
 
@@ -130,12 +130,12 @@ class WhitenedMonitor:
 
     def _mean_gradient(self, z: np.ndarray, n_grad: int) -> np.ndarray:
         """Mean of the gradients of unused minibatches."""
-        field = self._gradient.estimated
+        logp_grad = self._gradient.estimated
         gradient, total = np.zeros(z.size + 1), np.zeros(z.size + 1)
         for minibatch in self._next_minibatches(n_grad):
-            evaluate(field.address, z, int(minibatch), field.context, gradient)
+            evaluate(logp_grad.address, z, int(minibatch), logp_grad.context, gradient)
             total += gradient
-        field.raise_error()
+        logp_grad.raise_error()
         return total[: z.size] / n_grad
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
@@ -333,7 +333,7 @@ def diagnose_whitened(
             value=largest_sd,
             expected=1.0,
             unit=" posterior standard deviations",
-            number=".1g",
+            format_spec=".1g",
             consequence=(
                 "the chain does not move, because its gradient noise is too large for any step size"
             ),

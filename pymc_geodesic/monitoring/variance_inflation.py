@@ -71,7 +71,7 @@ class InflationMonitor(DrawMonitor):
             value=self.sums.inflation,
             expected=SETTINGS.max_inflation,
             limit="at most ",
-            number=".0%",
+            format_spec=".0%",
             consequence="the draws are wider than the posterior",
             remedy=(
                 "Omit step_size if it is set, so that it is adapted; otherwise use {minibatches}."

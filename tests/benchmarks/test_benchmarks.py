@@ -134,8 +134,32 @@ def adapted_results():
 def test_effective_draws_per_gradient_are_those_of_all_rows_over_nuts():
     adaptation = benchmark("adaptation")
     _, _, line = adaptation.ratios(adapted_results())
-    assert line == "| p | 2.50 | nan | nan |"
+    assert line == "| p | 2.50 | nan | nan | NUTS |"
+    dense = {**adapted_results()[0], "sampler": "NUTS, dense", "ess_per_1000_gradients": 40.0}
+    line = adaptation.ratios([*adapted_results(), dense])[-1]
+    assert line == "| p | 1.25 | nan | nan | NUTS, dense |"
     assert adaptation.ratios(adapted_results()[1:])[2:] == []  # nothing to compare with
+
+
+def test_errors_of_a_reference_relative_to_the_exact_posterior():
+    """Draws of (beta, sigma) given flat priors: sigma^-2 is gamma distributed."""
+    adaptation = benchmark("adaptation")
+    database = benchmark("posteriordb")
+    rng = np.random.default_rng(1)
+    design, n_draws = np.column_stack([np.ones(12), np.arange(12.0)]), 200_000
+    y = rng.normal(size=12)
+    with pm.Model() as model:
+        pm.Data("X", design), pm.Data("y", y)
+    mean, residuals, *_ = np.linalg.lstsq(design, y)
+    sigma = np.sqrt(residuals / 2 / rng.gamma(9 / 2, size=n_draws))  # density sigma^(2 - 12)
+    factor = np.linalg.cholesky(np.linalg.inv(design.T @ design))
+    beta = mean[:, None] + sigma * (factor @ rng.normal(size=(2, n_draws)))
+    reference = {"beta[1]": beta[0], "beta[2]": 1.1 * (beta[1] - mean[1]) + mean[1]}
+    error, ratio = adaptation.reference_errors(
+        database.Posterior("p", model, ["X", "y"], 12, reference)
+    )
+    assert error < 0.01
+    assert abs(ratio - 1.1) < 0.01
 
 
 def test_adaptation_is_measured_on_the_worst_parameter():

@@ -58,12 +58,12 @@ def test_precision_of_a_centered_vector():
     assert funnel.slope > 1.0
     remedy = funnel.diagnosis({("v", "x")}).remedy
     assert "it appears to be centered, with 'v' as its precision" in remedy
-    assert "as a product with its standard deviation 1/sqrt(v)" in remedy
+    assert "as a standard normal variable times 1/sqrt(v)" in remedy
 
 
 def test_variances_and_log_scales_are_written_as_products_with_the_standard_deviation():
     remedy = find_funnel(*centered(1.0), PARTS).diagnosis({("v", "x")}).remedy
-    assert "non-centered, as a product with its standard deviation;" in remedy
+    assert "non-centered, as a standard normal variable times its standard deviation;" in remedy
 
 
 @pytest.mark.parametrize("draw", [centered, products])

@@ -148,6 +148,12 @@ REPORTS = [
         "user-specified.",
     ),
     (
+        pg.SGGMC,
+        {"batch_size": 2, "control_variates": 1},
+        "adapts metric='auto', step size, friction and n_steps; control_variates=1 is "
+        "user-specified.",
+    ),
+    (
         pg.SGLD,
         {"batch_size": 2},
         "adapts metric='auto', control_variates='auto', step size and n_steps.",
