@@ -191,6 +191,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--posteriors", nargs="+", choices=POSTERIORS, default=POSTERIORS)
     parser.add_argument("--samplers", nargs="+", choices=list(SAMPLERS), default=list(SAMPLERS))
+    parser.add_argument("--without-nuts", nargs="+", choices=POSTERIORS, default=())
     parser.add_argument("--draws", type=int, default=DRAWS)
     parser.add_argument("--tune", type=int, default=TUNE)
     parser.add_argument("--cores", type=int, default=2)
@@ -209,7 +210,8 @@ def main() -> None:
     for name in asked.posteriors:
         posterior = load(name, asked.data)
         for sampler in asked.samplers:
-            if applies(sampler, posterior):
+            is_left_out = SAMPLERS[sampler] is None and name in asked.without_nuts
+            if applies(sampler, posterior) and not is_left_out:
                 result = measure(
                     posterior, sampler, draws=asked.draws, tune=asked.tune, cores=asked.cores
                 )
