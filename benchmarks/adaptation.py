@@ -52,7 +52,7 @@ FLAT_PRIORS = (
 
 CHAINS, TUNE, DRAWS = 4, 1000, 2000
 FIGURE = ("NUTS", "NUTS, dense", "GMC", "gSGNHT", "SGGMC")
-COLUMNS = ("R-hat", "ESS", "mean, sd", "sd ratio", "grad/draw", "ESS/1,000 grad", "s")
+COLUMNS = ("R-hat", "ESS", "error of mean / sd", "sd ratio", "grad/draw", "ESS/1,000 grad", "s")
 
 
 def applies(sampler: str, posterior: Posterior) -> bool:

@@ -200,7 +200,7 @@ class LangevinAdaptation(Protocol):
         """
 
 
-class ModelCoordinates(ABC):
+class ModelCoordinateAdaptation(ABC):
     """Base class of the Langevin adaptations in the coordinates of the model.
 
     Parameters

@@ -148,7 +148,7 @@ class Ineligible:
     largest_batch: int | None = None
     needs_all_rows: bool = False
 
-    def instead_of_whitening(self, adapted: str) -> str:
+    def describe(self, adapted: str) -> str:
         """Describe what is adapted instead, and why."""
         remedy = f" {self.remedy}." if self.remedy else ""
         return (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
+from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinateAdaptation, Proposal
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.arguments import step_size_at
 from pymc_geodesic.gradients.estimate import GradientEstimate
@@ -141,7 +141,7 @@ class KnownNoise:
         return self._variance
 
 
-class FixedParameters(ModelCoordinates):
+class FixedParameters(ModelCoordinateAdaptation):
     """Adaptation with user-specified step size and friction, which adapts nothing.
 
     Parameters

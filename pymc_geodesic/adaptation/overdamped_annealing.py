@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
+from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinateAdaptation, Proposal
 from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements
 from pymc_geodesic.adaptation.eligibility import Ineligible
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
@@ -119,7 +119,7 @@ class OverdampedState:
     last_difference: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
-class OverdampedAnnealing(ModelCoordinates):
+class OverdampedAnnealing(ModelCoordinateAdaptation):
     """Step size of Euler's method, user-specified or computed from measured curvature and noise.
 
     Parameters
@@ -157,7 +157,7 @@ class OverdampedAnnealing(ModelCoordinates):
         """Describe what is adapted."""
         if self._given is not None:
             return "adapts nothing: the step size is user-specified."
-        return f"adapts {self.ineligible.instead_of_whitening('step size')}"
+        return f"adapts {self.ineligible.describe('step size')}"
 
     @property
     def is_tuned(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinates, Proposal
+from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinateAdaptation, Proposal
 from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealedMeasurements,
     AnnealingRule,
@@ -99,7 +99,7 @@ class AnnealingState:
     last_gradient: np.ndarray = field(default_factory=lambda: np.empty(0))
 
 
-class TemperatureAnnealing(ModelCoordinates):
+class TemperatureAnnealing(ModelCoordinateAdaptation):
     """Adaptation of step size and friction to measured curvature and noise, with annealing.
 
     Parameters
@@ -162,7 +162,7 @@ class TemperatureAnnealing(ModelCoordinates):
         user = self._user
         open_ones = {"step size": not user.has_step_size, "friction": not user.has_friction}
         adapted = " and ".join(name for name, is_open in open_ones.items() if is_open)
-        return f"adapts {self.ineligible.instead_of_whitening(adapted)}"
+        return f"adapts {self.ineligible.describe(adapted)}"
 
     @property
     def is_tuned(self) -> bool:
