@@ -195,8 +195,8 @@ class ShuffledRows(RowSource):
         self.n_rows = len(next(iter(arrays.values())))
         self.batch_size = batch_size
         self._permutation = row_permutation(self.n_rows)
-        self._circle = np.concatenate([self._permutation, self._permutation[: batch_size - 1]])
-        self.arrays = {name: np.ascontiguousarray(a[self._circle]) for name, a in arrays.items()}
+        self._circular = np.concatenate([self._permutation, self._permutation[: batch_size - 1]])
+        self.arrays = {name: np.ascontiguousarray(a[self._circular]) for name, a in arrays.items()}
         self._minibatch_order = self._order_type(self.n_rows, batch_size)
 
     @property
@@ -214,7 +214,7 @@ class ShuffledRows(RowSource):
 
     def replace_rows(self, name: str, rows: np.ndarray) -> None:
         """Replace the rows of a container; see `RowSource.replace_rows`."""
-        np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
+        np.take(rows, self._circular, axis=0, out=self.arrays[name], mode="clip")
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         return self.arrays, self.whole, self._permutation

@@ -1,7 +1,7 @@
 """Interface of minibatch sources, the source of all rows, and example rows for checks.
 
-A source has arrays whose memory the compiled gradient reads, and returns the first row of the
-minibatch of each inner step. Python code does not access the data.
+A source has arrays, and returns the position of the first row of the minibatch of each inner step.
+The compiled gradient reads the rows from these arrays.
 """
 
 from __future__ import annotations
@@ -267,11 +267,11 @@ class RowSource(ABC):
 
     @abstractmethod
     def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the next ``n`` minibatches, shape ``(n,)``."""
+        """Return the positions in ``arrays`` of the next ``n`` minibatches, shape ``(n,)``."""
 
     @abstractmethod
     def row_indices(self, start: int) -> np.ndarray:
-        """Rows of the original data in the minibatch that starts at ``start``."""
+        """Return the indices in the data of the rows of the minibatch at position ``start``."""
 
     @property
     @abstractmethod
@@ -284,7 +284,7 @@ class RowSource(ABC):
 
 
 class StreamedSource(RowSource):
-    """Source of rows that are read once per epoch, without random access."""
+    """Source of rows that are read sequentially from an iterable of blocks."""
 
     is_streamed = True
 
