@@ -44,7 +44,7 @@ class BlockFormat:
         self.indices: tuple[RowIndex, ...] = ()
 
     def named(self, block: Any) -> dict[str, Any]:
-        """Return the parts of a block by name, without reading them.
+        """Check a block and return its arrays by container name, without reading them.
 
         Parameters
         ----------

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.source import RandomStream, RowSource
 from pymc_geodesic.sparse import in_order
 
 # --- orders of minibatches ----------------------------------------------------------------------
@@ -95,7 +95,7 @@ class ShuffledOrder(MinibatchOrder):
         self._n_blocks = self.n_rows // self.batch_size
         self._seed = seed
         self._epoch = -1
-        self._offset = int(np.random.default_rng([seed, 0]).integers(self.n_rows))
+        self._offset = int(np.random.default_rng([seed, RandomStream.OFFSET]).integers(self.n_rows))
 
     def _draw_starts(self) -> None:
         """Begin an epoch."""
@@ -108,7 +108,9 @@ class ShuffledOrder(MinibatchOrder):
     def _order_blocks(self) -> None:
         length = min(max(self._n_blocks // _MIN_RUNS, 1), _MAX_RUN)
         n_runs = -(-self._n_blocks // length)
-        runs = np.random.default_rng([self._seed, 1, self._epoch]).permutation(n_runs)
+        runs = np.random.default_rng([self._seed, RandomStream.EPOCH, self._epoch]).permutation(
+            n_runs
+        )
         order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
         order = order[order < self._n_blocks]
         self._starts = (self._offset + order * self.batch_size) % self.n_rows
@@ -138,7 +140,7 @@ class IndependentOrder(MinibatchOrder):
     def reset(self, seed: int) -> None:
         """Start a chain."""
         super().reset(seed)
-        self._rng = np.random.default_rng([seed, 3])
+        self._rng = np.random.default_rng([seed, RandomStream.INDEPENDENT_ROWS])
         self._generator = self._rng.bit_generator.state
 
     def _draw_starts(self) -> None:
@@ -295,7 +297,7 @@ class RandomRows(RowSource):
 
     def reset(self, seed: int) -> None:
         """Start a chain."""
-        self._rng = np.random.default_rng([seed, 2])
+        self._rng = np.random.default_rng([seed, RandomStream.RANDOM_ROWS])
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]]:
         """All rows at once."""
@@ -369,7 +371,9 @@ class GroupedRows(RowSource):
 
     def reset(self, seed: int) -> None:
         """Start a chain, with another seed for each source."""
-        seeds = np.random.default_rng([seed, 6]).integers(2**63, size=len(self._sources))
+        seeds = np.random.default_rng([seed, RandomStream.GROUPS]).integers(
+            2**63, size=len(self._sources)
+        )
         for source, own in zip(self._sources, seeds, strict=True):
             source.reset(int(own))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from itertools import combinations
 from operator import is_
 from types import MappingProxyType
@@ -66,6 +67,19 @@ def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
             "drop those rows first, or use a large finite value such as 1e9 for bounds",
         )
     return f"{largest:.2g}, whose square overflows", "rescale it, or drop those rows first"
+
+
+class RandomStream(IntEnum):
+    """Second number of the seed of each generator, after the seed of the chain."""
+
+    OFFSET = 0
+    EPOCH = 1
+    RANDOM_ROWS = 2
+    INDEPENDENT_ROWS = 3
+    BLOCK_ORDER = 4
+    FIRST_BLOCK = 5
+    GROUPS = 6
+    BUFFER = 7
 
 
 class RowSource(ABC):

@@ -24,7 +24,7 @@ from pymc_geodesic.minibatches.resident_rows import (
     row_permutation,
 )
 from pymc_geodesic.minibatches.row_inputs import RowIndex
-from pymc_geodesic.minibatches.source import StreamedSource
+from pymc_geodesic.minibatches.source import RandomStream, StreamedSource
 from pymc_geodesic.runtime.threads import BackgroundTask
 
 BUFFER_MINIBATCHES = 16
@@ -45,7 +45,8 @@ def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
     >>> random_first_block(1, n_rows=10, first_length=100)
     0
     """
-    return int(np.random.default_rng([seed, 5]).integers(max(n_rows // first_length, 1)))
+    rng = np.random.default_rng([seed, RandomStream.FIRST_BLOCK])
+    return int(rng.integers(max(n_rows // first_length, 1)))
 
 
 class _BlockSource(StreamedSource):
@@ -155,7 +156,9 @@ class StreamedRows(_BlockSource):
         self._length, self._used = sum(map(rows_of, blocks)), 0
         if not self._means.is_done:
             self._compare(blocks)
-        order = np.random.default_rng([self._seed, 7, self._n_fills]).permutation(self._length)
+        order = np.random.default_rng([self._seed, RandomStream.BUFFER, self._n_fills]).permutation(
+            self._length
+        )
         self._buffer = self._format.shuffled(blocks, order)
         self._n_fills += 1
 
@@ -226,7 +229,7 @@ class _Block:
     arrays : dict of str to ndarray
         The rows; the first ones are repeated at the end.
     whole : dict of str to ndarray
-        Arrays that are indexed by rows of sparse matrices.
+        Values and column indices of sparse matrices.
     memory : Buffers
         Buffers of the arrays.
     n_rows : int
@@ -384,7 +387,11 @@ class StreamedBlocks(_BlockSource):
             self._free_buffers = self._block.memory
         self._block = block
         self.whole = block.whole
-        seed = int(np.random.default_rng([self._seed, 4, self._n_loaded]).integers(2**63))
+        seed = int(
+            np.random.default_rng([self._seed, RandomStream.BLOCK_ORDER, self._n_loaded]).integers(
+                2**63
+            )
+        )
         self._n_loaded += 1
         self._minibatch_order: MinibatchOrder | RandomRows
         self._gathered = None
