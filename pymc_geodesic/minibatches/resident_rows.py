@@ -108,9 +108,8 @@ class ShuffledOrder(MinibatchOrder):
     def _order_blocks(self) -> None:
         length = min(max(self._n_blocks // _MIN_RUNS, 1), _MAX_RUN)
         n_runs = -(-self._n_blocks // length)
-        runs = np.random.default_rng([self._seed, RandomStream.EPOCH, self._epoch]).permutation(
-            n_runs
-        )
+        rng = np.random.default_rng([self._seed, RandomStream.EPOCH, self._epoch])
+        runs = rng.permutation(n_runs)
         order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
         order = order[order < self._n_blocks]
         self._starts = (self._offset + order * self.batch_size) % self.n_rows
@@ -371,9 +370,8 @@ class GroupedRows(RowSource):
 
     def reset(self, seed: int) -> None:
         """Start a chain, with another seed for each source."""
-        seeds = np.random.default_rng([seed, RandomStream.GROUPS]).integers(
-            2**63, size=len(self._sources)
-        )
+        rng = np.random.default_rng([seed, RandomStream.GROUPS])
+        seeds = rng.integers(2**63, size=len(self._sources))
         for source, own in zip(self._sources, seeds, strict=True):
             source.reset(int(own))
 

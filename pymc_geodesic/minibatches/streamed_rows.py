@@ -156,9 +156,8 @@ class StreamedRows(_BlockSource):
         self._length, self._used = sum(map(rows_of, blocks)), 0
         if not self._means.is_done:
             self._compare(blocks)
-        order = np.random.default_rng([self._seed, RandomStream.BUFFER, self._n_fills]).permutation(
-            self._length
-        )
+        rng = np.random.default_rng([self._seed, RandomStream.BUFFER, self._n_fills])
+        order = rng.permutation(self._length)
         self._buffer = self._format.shuffled(blocks, order)
         self._n_fills += 1
 
@@ -387,11 +386,8 @@ class StreamedBlocks(_BlockSource):
             self._free_buffers = self._block.memory
         self._block = block
         self.whole = block.whole
-        seed = int(
-            np.random.default_rng([self._seed, RandomStream.BLOCK_ORDER, self._n_loaded]).integers(
-                2**63
-            )
-        )
+        rng = np.random.default_rng([self._seed, RandomStream.BLOCK_ORDER, self._n_loaded])
+        seed = int(rng.integers(2**63))
         self._n_loaded += 1
         self._minibatch_order: MinibatchOrder | RandomRows
         self._gathered = None
