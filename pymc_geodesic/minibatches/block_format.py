@@ -44,7 +44,7 @@ class BlockFormat:
         self.indices: tuple[RowIndex, ...] = ()
 
     def named(self, block: Any) -> dict[str, Any]:
-        """Return the parts of a block by name, without reading them.
+        """Check a block and return its arrays by container name, without reading them.
 
         Parameters
         ----------
@@ -89,12 +89,19 @@ class BlockFormat:
         """Copy the parts, since an iterable may reuse the memory of a block."""
         return {name: part.copy() for name, part in self.in_memory(block).items()}
 
-    def first_rows(self, block: Mapping[str, Any], n: int) -> LaidOut:
-        """Copy the first ``n`` rows of the first block, or of its first piece."""
+    def kept(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the parts in memory; parts that are read in pieces are not read yet."""
+        return {
+            name: part if hasattr(part, "pieces") else self._containers[name].in_memory(part).copy()
+            for name, part in block.items()
+        }
+
+    def first_rows(self, block: Mapping[str, Any], n: int, number: int = 1) -> LaidOut:
+        """Copy the first ``n`` rows of a block with this number, or of its first piece."""
         pieces = {name: next(iter(pieces_of(part))) for name, part in block.items()}
         length = min(n, *map(length_of, pieces.values()))
         rows = {name: piece[:length] for name, piece in pieces.items()}
-        return self.lay_out([rows], None, length, Buffers(), "block 1")
+        return self.lay_out([rows], None, length, Buffers(), f"block {number}")
 
     def shuffled(self, blocks: Sequence[Mapping[str, Any]], order: np.ndarray) -> dict[str, Any]:
         """Concatenate blocks in memory, and reorder the rows."""

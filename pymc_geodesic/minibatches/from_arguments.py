@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -217,7 +216,8 @@ def order_for(requested: str, noise: MinibatchNoise, n_minibatches: float) -> st
         The argument ``minibatch_order=``.
     noise : MinibatchNoise
     n_minibatches : float
-        K, N divided by the batch size; infinite if unknown.
+        K, N divided by the batch size, for blocks of rows as well: minibatches come from all of
+        them in turn.
 
     Examples
     --------
@@ -342,13 +342,13 @@ def check_streamed_order(arguments: MinibatchArguments) -> None:
     """Raise ValueError for an order of minibatches that are the blocks of an iterable."""
     if arguments.minibatch_order != "shuffled":
         raise ValueError(
-            "minibatch_order= has no effect with batches= without batch_size=, which uses rows in "
-            "the order in which they arrive. Omit it, or set batch_size="
+            "minibatch_order= has no effect with batches= without batch_size=, which shuffles the "
+            "rows of about 16 minibatches together. Omit it, or set batch_size="
         )
 
 
 def _streamed_source(
-    arguments: MinibatchArguments, containers: Containers, order: str
+    arguments: MinibatchArguments, containers: Containers, noise: MinibatchNoise
 ) -> RowSource:
     batches, batch_size = arguments.batches, arguments.batch_size
     assert batches is not None
@@ -377,13 +377,13 @@ def _streamed_source(
         blocks,
         int(total),
         batch_size=int(batch_size),
-        order=order,
+        order=order_for(arguments.minibatch_order, noise, total / batch_size),
         draws_per_block=arguments.draws_per_block,
     )
 
 
 def _resident_source(
-    arguments: MinibatchArguments, containers: Containers, batch_size: int, order: str
+    arguments: MinibatchArguments, containers: Containers, batch_size: int, noise: MinibatchNoise
 ) -> RowSource:
     sparse = [each for each in containers.values() if isinstance(each, SparseContainers)]
     dense = {n: each for n, each in containers.items() if not isinstance(each, SparseContainers)}
@@ -391,6 +391,8 @@ def _resident_source(
         each.rows if isinstance(each, SparseContainers) else each for each in containers.values()
     ]
     arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
+    n_rows = max(array.shape[0] if array.ndim else 0 for array in arrays.values())
+    order = order_for(arguments.minibatch_order, noise, n_rows / batch_size)
     source = row_source(arrays, batch_size, order)
     total_size = arguments.total_size
     if total_size is not None and total_size < source.n_rows:
@@ -433,15 +435,6 @@ def _container(model: Model, name: str) -> SharedVariable | SparseContainers:
             f"The containers are {known}{remedy}"
         )
     return container
-
-
-def _minibatches_of_first(containers: Containers, batch_size: int) -> float:
-    """Return N / n of the first container; infinite for a sparse matrix or a scalar."""
-    first = next(iter(containers.values()), None)
-    if not isinstance(first, SharedVariable):
-        return math.inf
-    value = first.get_value(borrow=True)
-    return len(value) / batch_size if value.ndim else math.inf
 
 
 def _check_not_drawn(model: Model, arguments: MinibatchArguments) -> None:
@@ -507,10 +500,8 @@ def named_row_source(
     _check_not_drawn(model, arguments)
     containers = {name: _container(model, name) for name in arguments.names}
     batch_size = arguments.batch_size
-    n_minibatches = _minibatches_of_first(containers, batch_size) if batch_size else math.inf
-    order = order_for(arguments.minibatch_order, noise, n_minibatches)
     if arguments.batches is not None:
-        return _streamed_source(arguments, containers, order)
+        return _streamed_source(arguments, containers, noise)
     if batch_size is None:
         batch_size = default_batch_size
     if batch_size is None:
@@ -518,4 +509,4 @@ def named_row_source(
             "minibatch= needs batch_size=, the number of rows of a minibatch. Set batch_size= or "
             "omit minibatch="
         )
-    return _resident_source(arguments, containers, int(batch_size), order)
+    return _resident_source(arguments, containers, int(batch_size), noise)

@@ -36,7 +36,7 @@ class BlockDifference:
         None for one-dimensional data.
     first, last : int
         Numbers of the blocks, from 1.
-    deviations, errors : float
+    n_sds, n_standard_errors : float
         Deviation of their mean from that of all rows, in standard deviations of the column, and in
         standard errors for rows in random order.
     n_columns : int
@@ -47,8 +47,8 @@ class BlockDifference:
     column: int | None
     first: int
     last: int
-    deviations: float
-    errors: float
+    n_sds: float
+    n_standard_errors: float
     n_columns: int
 
     def __str__(self) -> str:
@@ -59,11 +59,10 @@ class BlockDifference:
         others = f", and {self.n_columns - 1} more columns differ" if self.n_columns > 1 else ""
         return (
             f"the rows of batches= are not in random order: the mean of {column}{self.name!r} in "
-            f"{here} differs from that of all rows so far by {self.deviations:.2g} standard "
-            f"deviations, {self.errors:.0f} standard errors{others}. Chains drift between the "
-            "posteriors of different blocks. Write the rows in random order with "
-            "datasets.shuffle_rows, or compose each block of rows from many positions with "
-            "stretches=20"
+            f"{here} differs from that of all rows so far by {self.n_sds:.2g} standard "
+            f"deviations, {self.n_standard_errors:.0f} standard errors{others}. Chains drift "
+            "between the posteriors of different blocks. Write the rows in random order with "
+            "datasets.shuffle_rows(source, target)"
         )
 
 
@@ -94,7 +93,7 @@ class BlockMeans:
     >>> means = BlockMeans()
     >>> for number, block in enumerate(np.split(labels, 10)):
     ...     means.add_block(number, number + 1, {"y": block})
-    >>> found = means.worst()
+    >>> found = means.test()
     >>> found.name, found.first, found.last
     ('y', 1, 4)
     """
@@ -171,7 +170,7 @@ class BlockMeans:
         """Number of rows that were added."""
         return sum(self._lengths)
 
-    def worst(self) -> BlockDifference | None:
+    def test(self) -> BlockDifference | None:
         """Return the blocks with the largest deviation, if it is significant."""
         self._n_tests += 1
         groups = len(self._sums)
@@ -196,7 +195,7 @@ class BlockMeans:
         run, column = np.unravel_index(np.argmax(exponent), exponent.shape)
         if exponent[run, column] <= needed:
             return None
-        deviations = float(shift[run, column] / np.sqrt(variance[column]))
+        n_sds = float(shift[run, column] / np.sqrt(variance[column]))
         share = float(lengths[run, 0] / n[-1])
         name, number = self._columns[column]
         return BlockDifference(
@@ -204,14 +203,14 @@ class BlockMeans:
             number,
             self._ends[first[run]][0] + 1,
             self._ends[last[run] - 1][1],
-            deviations,
-            deviations * float(np.sqrt(lengths[run, 0] / (1 - share))),
+            n_sds,
+            n_sds * float(np.sqrt(lengths[run, 0] / (1 - share))),
             int((exponent > needed).any(axis=0).sum()),
         )
 
     def warn(self, *, is_last: bool) -> None:
         """Warn if blocks differ, and finish after a warning or the last test."""
-        found = self.worst()
+        found = self.test()
         self.is_done = is_last or found is not None
         if found is not None and _is_first_chain():
             warnings.warn(see(str(found), "unlike-blocks"), UserWarning, stacklevel=2)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.source import RandomStream, RowSource
 from pymc_geodesic.sparse import in_order
 
 # --- orders of minibatches ----------------------------------------------------------------------
@@ -95,7 +95,7 @@ class ShuffledOrder(MinibatchOrder):
         self._n_blocks = self.n_rows // self.batch_size
         self._seed = seed
         self._epoch = -1
-        self._offset = int(np.random.default_rng([seed, 0]).integers(self.n_rows))
+        self._offset = int(np.random.default_rng([seed, RandomStream.OFFSET]).integers(self.n_rows))
 
     def _draw_starts(self) -> None:
         """Begin an epoch."""
@@ -108,7 +108,8 @@ class ShuffledOrder(MinibatchOrder):
     def _order_blocks(self) -> None:
         length = min(max(self._n_blocks // _MIN_RUNS, 1), _MAX_RUN)
         n_runs = -(-self._n_blocks // length)
-        runs = np.random.default_rng([self._seed, 1, self._epoch]).permutation(n_runs)
+        rng = np.random.default_rng([self._seed, RandomStream.EPOCH, self._epoch])
+        runs = rng.permutation(n_runs)
         order = (runs[:, np.newaxis] * length + np.arange(length)).ravel()
         order = order[order < self._n_blocks]
         self._starts = (self._offset + order * self.batch_size) % self.n_rows
@@ -138,7 +139,7 @@ class IndependentOrder(MinibatchOrder):
     def reset(self, seed: int) -> None:
         """Start a chain."""
         super().reset(seed)
-        self._rng = np.random.default_rng([seed, 3])
+        self._rng = np.random.default_rng([seed, RandomStream.INDEPENDENT_ROWS])
         self._generator = self._rng.bit_generator.state
 
     def _draw_starts(self) -> None:
@@ -195,8 +196,8 @@ class ShuffledRows(RowSource):
         self.n_rows = len(next(iter(arrays.values())))
         self.batch_size = batch_size
         self._permutation = row_permutation(self.n_rows)
-        self._circle = np.concatenate([self._permutation, self._permutation[: batch_size - 1]])
-        self.arrays = {name: np.ascontiguousarray(a[self._circle]) for name, a in arrays.items()}
+        self._circular = np.concatenate([self._permutation, self._permutation[: batch_size - 1]])
+        self.arrays = {name: np.ascontiguousarray(a[self._circular]) for name, a in arrays.items()}
         self._minibatch_order = self._order_type(self.n_rows, batch_size)
 
     @property
@@ -214,7 +215,7 @@ class ShuffledRows(RowSource):
 
     def replace_rows(self, name: str, rows: np.ndarray) -> None:
         """Replace the rows of a container; see `RowSource.replace_rows`."""
-        np.take(rows, self._circle, axis=0, out=self.arrays[name], mode="clip")
+        np.take(rows, self._circular, axis=0, out=self.arrays[name], mode="clip")
 
     def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         return self.arrays, self.whole, self._permutation
@@ -295,7 +296,7 @@ class RandomRows(RowSource):
 
     def reset(self, seed: int) -> None:
         """Start a chain."""
-        self._rng = np.random.default_rng([seed, 2])
+        self._rng = np.random.default_rng([seed, RandomStream.RANDOM_ROWS])
 
     def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]]:
         """All rows at once."""
@@ -369,7 +370,8 @@ class GroupedRows(RowSource):
 
     def reset(self, seed: int) -> None:
         """Start a chain, with another seed for each source."""
-        seeds = np.random.default_rng([seed, 6]).integers(2**63, size=len(self._sources))
+        rng = np.random.default_rng([seed, RandomStream.GROUPS])
+        seeds = rng.integers(2**63, size=len(self._sources))
         for source, own in zip(self._sources, seeds, strict=True):
             source.reset(int(own))
 

@@ -1,13 +1,14 @@
 """Interface of minibatch sources, the source of all rows, and example rows for checks.
 
-A source has arrays whose memory the compiled gradient reads, and returns the first row of the
-minibatch of each inner step. Python code does not access the data.
+A source has arrays, and returns the position of the first row of the minibatch of each inner step.
+The compiled gradient reads the rows from these arrays.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from itertools import combinations
 from operator import is_
 from types import MappingProxyType
@@ -66,6 +67,19 @@ def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
             "drop those rows first, or use a large finite value such as 1e9 for bounds",
         )
     return f"{largest:.2g}, whose square overflows", "rescale it, or drop those rows first"
+
+
+class RandomStream(IntEnum):
+    """Second number of the seed of each generator, after the seed of the chain."""
+
+    OFFSET = 0
+    EPOCH = 1
+    RANDOM_ROWS = 2
+    INDEPENDENT_ROWS = 3
+    BLOCK_ORDER = 4
+    FIRST_BLOCK = 5
+    GROUPS = 6
+    BUFFER = 7
 
 
 class RowSource(ABC):
@@ -267,11 +281,11 @@ class RowSource(ABC):
 
     @abstractmethod
     def next_starts(self, n: int) -> np.ndarray:
-        """First rows of the next ``n`` minibatches, shape ``(n,)``."""
+        """Return the positions in ``arrays`` of the next ``n`` minibatches, shape ``(n,)``."""
 
     @abstractmethod
     def row_indices(self, start: int) -> np.ndarray:
-        """Rows of the original data in the minibatch that starts at ``start``."""
+        """Return the indices in the data of the rows of the minibatch at position ``start``."""
 
     @property
     @abstractmethod
@@ -284,7 +298,7 @@ class RowSource(ABC):
 
 
 class StreamedSource(RowSource):
-    """Source of rows that are read once per epoch, without random access."""
+    """Source of rows that are read sequentially from an iterable of blocks."""
 
     is_streamed = True
 

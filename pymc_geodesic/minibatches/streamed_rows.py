@@ -1,7 +1,8 @@
 """Minibatches of rows that are streamed in blocks, for example from disk.
 
-`StreamedRows` combines some blocks at a time and uses every row once per epoch. `StreamedBlocks`
-keeps a large block in memory for several draws, while the next one loads in the background.
+`StreamedRows` shuffles the rows of several blocks together and uses every row once per epoch.
+`StreamedBlocks` takes the minibatches of several draws from one block in memory, while a thread
+loads the next one.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from pymc_geodesic.minibatches.resident_rows import (
     row_permutation,
 )
 from pymc_geodesic.minibatches.row_inputs import RowIndex
-from pymc_geodesic.minibatches.source import StreamedSource
+from pymc_geodesic.minibatches.source import RandomStream, StreamedSource
 from pymc_geodesic.runtime.threads import BackgroundTask
 
-WINDOW = 16
-"""Number of minibatches whose rows are shuffled together."""
+BUFFER_MINIBATCHES = 16
+"""Number of minibatches in the shuffle buffer."""
 
-EXAMPLES = 256
-"""Number of rows of the first block that are stored as examples."""
+N_EXAMPLES = 256
+"""Number of rows of the first blocks that are kept to check the compiled gradient."""
 
 
 def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
-    """Choose the number of blocks to skip, so that chains have different minibatches.
+    """Draw the number of blocks to skip at the start of a chain, so that chains differ.
 
     Examples
     --------
@@ -44,10 +45,49 @@ def random_first_block(seed: int, n_rows: int, first_length: int) -> int:
     >>> random_first_block(1, n_rows=10, first_length=100)
     0
     """
-    return int(np.random.default_rng([seed, 5]).integers(max(n_rows // first_length, 1)))
+    rng = np.random.default_rng([seed, RandomStream.FIRST_BLOCK])
+    return int(rng.integers(max(n_rows // first_length, 1)))
 
 
-class StreamedRows(StreamedSource):
+class _BlockSource(StreamedSource):
+    """Source that reads blocks of rows from an iterable.
+
+    Parameters
+    ----------
+    batches, format, n_rows
+        See `StreamedBlocks`.
+    """
+
+    _first_rows: tuple[dict[str, np.ndarray], dict[str, np.ndarray]]
+
+    def __init__(self, batches: Iterable[Any], format: BlockFormat, n_rows: int) -> None:
+        super().__init__()
+        self._format, self._batches = format, batches
+        self._pass = BlockPass(batches, format.named)
+        self._means = BlockMeans()
+        self.n_rows = n_rows
+
+    def check_indices(self, indices: Sequence[RowIndex]) -> None:
+        """Check the bounds of indices; see `RowSource.check_indices`."""
+        self._format.indices = tuple(indices)
+
+    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
+        return *self._first_rows, None
+
+    def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
+        """Choose evenly spaced rows of the stream; see `RowSource.sample_rows`."""
+        arrays = self._format.evenly_spaced(self._batches, self.n_rows, n)
+        return arrays, rows_of(arrays)
+
+    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
+        """Iterate over the stream once, by blocks; see `RowSource.all_rows`."""
+        if isinstance(self._batches, Iterator):
+            return None
+        parts = self._format.one_pass(self._batches)
+        return parts if parts is None or self._means.is_done else compare_blocks(parts, self._means)
+
+
+class StreamedRows(_BlockSource):
     """Rows of an iterable of blocks, every row once per epoch.
 
     A chain begins at a random block. Blocks with the rows of about 16 minibatches are shuffled
@@ -81,72 +121,50 @@ class StreamedRows(StreamedSource):
         n_rows: int,
         batch_size: int | None = None,
     ) -> None:
-        super().__init__()
-        self._format, self._batches = format, batches
-        self._pass = BlockPass(batches, format.named)
-        self.n_rows = n_rows
+        super().__init__(batches, format, n_rows)
         first = self._pass.next_block()
         self._first_length = rows_of(first)
         if not self._first_length:
             raise ValueError("the first block of batches= has no rows. Omit empty blocks")
-        self._first_rows = format.first_rows(first, EXAMPLES)
+        self._first_rows = format.first_rows(first, N_EXAMPLES)
         self.batch_size = self._first_length if batch_size is None else batch_size
-        wanted = -(-WINDOW * self.batch_size // self._first_length)
-        self._window_blocks = max(min(wanted, n_rows // self._first_length), 1)
+        wanted = -(-BUFFER_MINIBATCHES * self.batch_size // self._first_length)
+        self._buffer_blocks = max(min(wanted, n_rows // self._first_length), 1)
         self.arrays, self.whole = format.empty(self.batch_size)
         self._memory = Buffers()
-        self._means = BlockMeans()
         self._starts = np.empty(0, dtype=np.int64)
-        self._restart(0, 0, 0)
-
-    def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Check the bounds of indices; see `RowSource.check_indices`."""
-        self._format.indices = tuple(indices)
-
-    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
-        return *self._first_rows, None
-
-    def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Choose evenly spaced rows of the stream; see `RowSource.sample_rows`."""
-        arrays = self._format.evenly_spaced(self._batches, self.n_rows, n)
-        return arrays, rows_of(arrays)
-
-    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Iterate over the stream once, by blocks; see `RowSource.all_rows`."""
-        if isinstance(self._batches, Iterator):
-            return None
-        parts = self._format.one_pass(self._batches)
-        return parts if parts is None or self._means.is_done else compare_blocks(parts, self._means)
+        self._rewind(0, 0, 0)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""
-        self._restart(seed, 0, 0)
+        self._rewind(seed, 0, 0)
         self._pass.skip(random_first_block(seed, self.n_rows, self._first_length))
         self._begin = self._pass.consumed
 
-    def _restart(self, seed: int, begin: int, windows: int) -> None:
-        """Restart at block ``begin`` of a pass, the first of a window."""
-        self._seed, self._windows = seed, windows
+    def _rewind(self, seed: int, begin: int, n_fills: int) -> None:
+        """Start at block ``begin`` of a pass, the first in the buffer."""
+        self._seed, self._n_fills = seed, n_fills
         self._pass.restart(begin)
         self._begin = self._pass.consumed
-        self._window: dict[str, Any] = {}
+        self._buffer: dict[str, Any] = {}
         self._length = self._used = 0
 
-    def _next_window(self) -> None:
-        """Read the blocks of the next window, and shuffle their rows."""
+    def _fill_buffer(self) -> None:
+        """Read the next blocks into the buffer, and shuffle their rows."""
         self._begin = self._pass.consumed
-        blocks = [self._format.copied(self._pass.next_block()) for _ in range(self._window_blocks)]
+        blocks = [self._format.copied(self._pass.next_block()) for _ in range(self._buffer_blocks)]
         self._length, self._used = sum(map(rows_of, blocks)), 0
         if not self._means.is_done:
             self._compare(blocks)
-        order = np.random.default_rng([self._seed, 7, self._windows]).permutation(self._length)
-        self._window = self._format.shuffled(blocks, order)
-        self._windows += 1
+        rng = np.random.default_rng([self._seed, RandomStream.BUFFER, self._n_fills])
+        order = rng.permutation(self._length)
+        self._buffer = self._format.shuffled(blocks, order)
+        self._n_fills += 1
 
     def _compare(self, blocks: list[dict[str, Any]]) -> None:
-        """Compare the blocks of a window with the earlier ones."""
+        """Compare the blocks in the buffer with the earlier ones."""
         for number, block in enumerate(blocks):
-            # if a pass ends within a window, the numbers of its blocks continue
+            # block numbers continue beyond the end of a pass
             begin = self._begin + number
             self._means.add_block(begin, begin + 1, self._format.dense_rows(block, rows_of(block)))
         self._means.check_periodically(self.n_rows)
@@ -160,14 +178,14 @@ class StreamedRows(StreamedSource):
         missing = length
         while missing:
             if self._used == self._length:
-                self._next_window()
+                self._fill_buffer()
                 continue
             rows = slice(self._used, min(self._used + missing, self._length))
-            parts.append({name: part[rows] for name, part in self._window.items()})
+            parts.append({name: part[rows] for name, part in self._buffer.items()})
             self._used = rows.stop
             missing -= rows.stop - rows.start
-        where = f"block {self._begin + 1} or one of the {self._window_blocks - 1} after it"
-        if self._window_blocks == 1:
+        where = f"block {self._begin + 1} or one of the {self._buffer_blocks - 1} after it"
+        if self._buffer_blocks == 1:
             where = f"block {self._pass.consumed}"
         self.arrays, self.whole = self._format.lay_out(
             parts, None, length, self._memory, where, in_order=False
@@ -176,20 +194,20 @@ class StreamedRows(StreamedSource):
 
     @property
     def state(self) -> dict[str, Any]:
-        """Seed, first block and index of the window, and number of its used rows."""
+        """Seed, first block in the buffer, number of fills, and number of used rows."""
         return {
             "seed": self._seed,
             "begin": self._begin,
-            "windows": self._windows,
+            "fills": self._n_fills,
             "used": self._used,
         }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._restart(state["seed"], state["begin"], state["windows"])
-        if state["windows"]:
-            self._windows -= 1
-            self._next_window()
+        self._rewind(state["seed"], state["begin"], state["fills"])
+        if state["fills"]:
+            self._n_fills -= 1
+            self._fill_buffer()
             self._used = state["used"]
 
 
@@ -198,7 +216,7 @@ _ORDERS: dict[str, type[MinibatchOrder]] = {
     "independent": IndependentOrder,
 }
 _ROUNDING = 1e-9
-"""Rounding error of a share of a block."""
+"""Rounding error of a number of draws or minibatches."""
 
 
 @dataclass(frozen=True)
@@ -210,14 +228,14 @@ class _Block:
     arrays : dict of str to ndarray
         The rows; the first ones are repeated at the end.
     whole : dict of str to ndarray
-        Arrays that are indexed by rows of sparse matrices.
+        Values and column indices of sparse matrices.
     memory : Buffers
         Buffers of the arrays.
     n_rows : int
         Number of rows, without the repeated ones.
     begin, end : int
         Number of blocks of the iterable before it, and including it, in a pass.
-    least_rows : int
+    min_rows : int
         Minimum number of rows; shorter blocks of the iterable were concatenated.
     """
 
@@ -227,21 +245,22 @@ class _Block:
     n_rows: int
     begin: int
     end: int
-    least_rows: int
+    min_rows: int
 
 
-class StreamedBlocks(StreamedSource):
+class StreamedBlocks(_BlockSource):
     r"""Blocks of an iterable that stay in memory for several draws.
 
     A block of B rows is shuffled while it is read, and provides the minibatches of several draws
     while the next block loads. The number of draws is proportional to B; remainders are added when
-    the same block is read again. In the long run every row is used equally often, and the average
+    the same block is read again. In expectation every row is used equally often, and the average
     gradient of an epoch,
 
     .. math:: \frac{1}{D} \sum_b D_b \frac{N}{B_b} \sum_{i \in b} g_i, \qquad
               \frac{D_b}{D} = \frac{B_b}{N},
 
-    is that of all rows. At most two blocks are in memory. A chain begins at a random block.
+    is that of all rows. Two blocks are in memory, and copies of the parts of a concatenated block
+    while it is loaded, unless they are read in pieces. A chain begins at a random block.
 
     Parameters
     ----------
@@ -249,7 +268,7 @@ class StreamedBlocks(StreamedSource):
         Re-iterable that yields arrays, tuples of arrays in the order of the names, or mappings by
         name; sparse matrices for sparse data. Arrays that can be sliced, such as those of
         `pymc_geodesic.datasets.row_blocks`, are read in pieces. A block with fewer rows than a
-        minibatch is concatenated with the next.
+        minibatch is concatenated with the next ones.
     format : BlockFormat
         Data containers of the blocks.
     n_rows : int
@@ -259,15 +278,16 @@ class StreamedBlocks(StreamedSource):
     order : {"shuffled", "independent", "random"}
         Order of the minibatches within a block.
     draws_per_block : int, optional
-        Number of draws for which a block of the length of the first one is used. By default its
-        minibatches are used once, including those of gradients between draws. Then blocks with
-        fewer rows than the minibatches of one draw are concatenated, up to all rows: using a block
-        several times in one draw would raise the temperature, because its noise is correlated.
+        Number of draws for which a block of the length of the first one is used. By default B
+        divided by the batch size minibatches are used, including those of gradients between draws.
+        Then blocks with fewer rows than the minibatches of one draw are concatenated, up to all
+        rows: using a block several times in one draw would raise the temperature, because its noise
+        is correlated.
 
     Raises
     ------
     ValueError
-        If the first block has fewer rows than a minibatch, or a block does not fit the data
+        If all blocks together have fewer rows than a minibatch, or a block does not fit the data
         containers or contains NaN or infinity.
     """
 
@@ -283,102 +303,92 @@ class StreamedBlocks(StreamedSource):
         order: str,
         draws_per_block: int | None,
     ) -> None:
-        super().__init__()
-        self._format, self._batches = format, batches
-        self._pass = BlockPass(batches, format.named)
-        self.n_rows = n_rows
+        super().__init__(batches, format, n_rows)
         self.batch_size = batch_size
         self.with_replacement = order == "random"
         self._order = order
         self.has_epochs = order == "shuffled"
         self._draws_per_block = draws_per_block
-        first = self._pass.next_block()
-        self._first_length = rows_of(first)
-        if not 1 <= batch_size <= self._first_length:
-            raise ValueError(
-                f"batch_size={batch_size} exceeds the first block of batches=, which has "
-                f"{self._first_length} rows. Use batch_size <= {self._first_length}, or longer "
-                "blocks"
-            )
-        self._first_rows = format.first_rows(first, EXAMPLES)
+        self._read_first()
         self.arrays, self.whole = format.empty(batch_size)
         self._loading: BackgroundTask[_Block] | None = None
         self._block: _Block | None = None
-        self._spare = Buffers()
-        self._means = BlockMeans()
-        self._start_over(0)
+        self._free_buffers = Buffers()
+        self._rewind(0)
 
-    def check_indices(self, indices: Sequence[RowIndex]) -> None:
-        """Check the bounds of indices; see `RowSource.check_indices`."""
-        self._format.indices = tuple(indices)
-
-    def _examples(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], None]:
-        return *self._first_rows, None
-
-    def sample_rows(self, n: int) -> tuple[dict[str, np.ndarray], int]:
-        """Choose evenly spaced rows of the stream; see `RowSource.sample_rows`."""
-        arrays = self._format.evenly_spaced(self._batches, self.n_rows, n)
-        return arrays, rows_of(arrays)
-
-    def all_rows(self) -> Iterator[tuple[dict[str, np.ndarray], int]] | None:
-        """Iterate over the stream once, by blocks; see `RowSource.all_rows`."""
-        if isinstance(self._batches, Iterator):
-            return None
-        parts = self._format.one_pass(self._batches)
-        return parts if parts is None or self._means.is_done else compare_blocks(parts, self._means)
+    def _read_first(self) -> None:
+        """Read the first blocks, until they have the rows of a minibatch."""
+        first = self._pass.next_block()
+        lengths, longest = [rows_of(first)], first
+        while sum(lengths) < self.batch_size:
+            longest = self._format.kept(longest)
+            block = self._pass.next_block()
+            if self._pass.consumed <= len(lengths):  # of the next pass
+                raise ValueError(
+                    f"batch_size={self.batch_size} exceeds the {sum(lengths)} rows of all blocks "
+                    "of batches=. Use a smaller batch_size"
+                )
+            if rows_of(block) > max(lengths):
+                longest = block
+            lengths.append(rows_of(block))
+        self._first_length = sum(lengths)
+        self._mean_length = max(sum(lengths) // len(lengths), 1)
+        number = int(np.argmax(lengths)) + 1
+        self._first_rows = self._format.first_rows(longest, N_EXAMPLES, number)
 
     def reset(self, seed: int) -> None:
         """Start a chain at a random block."""
-        self._start_over(seed)
-        self._pass.skip(random_first_block(seed, self.n_rows, self._first_length))
+        self._rewind(seed)
+        self._pass.skip(random_first_block(seed, self.n_rows, self._mean_length))
         self._begin = self._pass.consumed
 
-    def _start_over(self, seed: int) -> None:
-        self._leave_block()
+    def _rewind(self, seed: int) -> None:
+        self._drop_blocks()
         self._seed = seed
-        self._least_rows = self.batch_size
-        self._visits = 0
-        self._left = 0.0
+        self._min_rows = self.batch_size
+        self._n_loaded = 0
+        self._budget = 0.0
         self._previous = 0
         self._remainders: dict[int, float] = {}
         self._begin = 0
         self._pass.restart(0)
 
-    def _leave_block(self) -> None:
+    def _drop_blocks(self) -> None:
         """Discard the blocks; the next block reuses the memory of the current one."""
         if self._loading is not None:
             self._loading.abandon()
             self._loading = None
-        self._least_of_next = 0
+        self._next_min_rows = 0
         if self._block is not None:
-            self._spare = self._block.memory
+            self._free_buffers = self._block.memory
             self._block = None
 
-    def _load(self, begin: int, least_rows: int) -> _Block:
-        """Read and shuffle the next block; concatenate blocks to at least ``least_rows`` rows."""
+    def _load(self, begin: int, min_rows: int) -> _Block:
+        """Read and shuffle the next block; concatenate blocks to at least ``min_rows`` rows."""
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
-        while (n_rows := sum(map(rows_of, parts))) < least_rows:
-            parts[-1] = self._format.copied(parts[-1])
+        while (n_rows := sum(map(rows_of, parts))) < min_rows:
+            parts[-1] = self._format.kept(parts[-1])
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
-        memory, self._spare = self._spare, Buffers()
+        memory, self._free_buffers = self._free_buffers, Buffers()
         where = f"block {self._pass.consumed}"
         arrays, whole = self._format.lay_out(parts, row_permutation(n_rows), length, memory, where)
         end = self._pass.consumed
         if not self._means.is_done:
             self._means.add_block(begin, end, self._format.dense_rows(arrays, n_rows))
-        return _Block(arrays, whole, memory, n_rows, begin, end, least_rows)
+        return _Block(arrays, whole, memory, n_rows, begin, end, min_rows)
 
-    def _install(self, block: _Block) -> None:
+    def _activate(self, block: _Block) -> None:
         """Make this block the source of minibatches."""
         if self._block is not None:
-            self._spare = self._block.memory
+            self._free_buffers = self._block.memory
         self._block = block
         self.whole = block.whole
-        seed = int(np.random.default_rng([self._seed, 4, self._visits]).integers(2**63))
-        self._visits += 1
+        rng = np.random.default_rng([self._seed, RandomStream.BLOCK_ORDER, self._n_loaded])
+        seed = int(rng.integers(2**63))
+        self._n_loaded += 1
         self._minibatch_order: MinibatchOrder | RandomRows
         self._gathered = None
         if self.with_replacement:
@@ -388,28 +398,29 @@ class StreamedBlocks(StreamedSource):
             self.arrays = block.arrays
         self._minibatch_order.reset(seed)
 
-    def _take_block(self) -> None:
+    def _next_block(self) -> None:
+        """Wait for the next block, or load it, and make it the source of minibatches."""
         if self._loading is not None:
             block = self._loading.result()
             self._loading = None
         else:
             begin = self._begin if self._block is None else self._block.end
-            block = self._load(begin, self._least_of_next or self._least_rows)
-        self._least_of_next = 0
+            block = self._load(begin, self._next_min_rows or self._min_rows)
+        self._next_min_rows = 0
         if not self._means.is_done:
             self._means.check_periodically(self.n_rows)
-        self._install(block)
+        self._activate(block)
 
-    def _allot(self, n: int) -> None:
+    def _set_budget(self, n: int) -> None:
         """Set the number of minibatches, or of draws, for the block that was just read."""
         assert self._block is not None
         if self._draws_per_block is None:
             share = max(self._block.n_rows / self.batch_size, float(n))
         else:
             share = self._draws_per_block * self._block.n_rows / self._first_length
-        self._left = share + self._remainders.get(self._block.begin, 0.0)
+        self._budget = share + self._remainders.get(self._block.begin, 0.0)
 
-    def _used_by(self, n: int) -> float:
+    def _cost(self, n: int) -> float:
         """Compute the part of the share of a block that ``n`` minibatches use.
 
         A draw counts as 1. Fewer minibatches than in the previous call, as for a gradient between
@@ -423,17 +434,18 @@ class StreamedBlocks(StreamedSource):
     def next_starts(self, n: int) -> np.ndarray:
         """Return the first rows of the minibatches of one draw, all from the same block."""
         if self._draws_per_block is None:
-            self._least_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
-        used = self._used_by(n)
-        while self._block is None or self._left < 0.5 * used - _ROUNDING:
+            self._min_rows = max(min(n * self.batch_size, self.n_rows), self.batch_size)
+        used = self._cost(n)
+        # rounded to the nearest number of draws; the remainder is used in the next pass
+        while self._block is None or self._budget < 0.5 * used - _ROUNDING:
             if self._block is not None:
-                self._remainders[self._block.begin] = self._left
-            self._take_block()
-            self._allot(n)
+                self._remainders[self._block.begin] = self._budget
+            self._next_block()
+            self._set_budget(n)
         assert self._block is not None
         if self._loading is None:
             self._load_next(self._block.end)
-        self._left -= used
+        self._budget -= used
         starts = self._minibatch_order.next_starts(n)
         if self._gathered is not None:
             self.arrays = self._gathered.arrays
@@ -441,19 +453,20 @@ class StreamedBlocks(StreamedSource):
 
     def _load_next(self, begin: int) -> None:
         """Begin to load the next block, with the current minimum number of rows."""
-        least = self._least_of_next = self._least_of_next or self._least_rows
-        self._loading = BackgroundTask(lambda: self._load(begin, least))
+        n_rows = self._next_min_rows = self._next_min_rows or self._min_rows
+        # until its result is used, only the thread uses _pass, _free_buffers and _means
+        self._loading = BackgroundTask(lambda: self._load(begin, n_rows))
 
     @property
     def state(self) -> dict[str, Any]:
         """Seed, position in the iterable, and position in the block."""
         return {
             "seed": self._seed,
-            "visits": self._visits,
-            "left": self._left,
+            "n_loaded": self._n_loaded,
+            "budget": self._budget,
             "previous": self._previous,
-            "least_rows": self._least_rows if self._block is None else self._block.least_rows,
-            "least_of_next": self._least_of_next,
+            "min_rows": self._min_rows if self._block is None else self._block.min_rows,
+            "next_min_rows": self._next_min_rows,
             "remainders": dict(self._remainders),
             "begin": self._begin if self._block is None else self._block.begin,
             "order": None if self._block is None else self._minibatch_order.state,
@@ -461,15 +474,15 @@ class StreamedBlocks(StreamedSource):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        self._leave_block()
+        self._drop_blocks()
         self._seed, self._begin = state["seed"], state["begin"]
-        self._least_rows = state["least_rows"]
+        self._min_rows = state["min_rows"]
         self._pass.restart(self._begin)
         if state["order"] is not None:
-            self._visits = state["visits"] - 1
-            self._take_block()
+            self._n_loaded = state["n_loaded"] - 1
+            self._next_block()
             self._minibatch_order.state = state["order"]
-        self._least_of_next = state["least_of_next"]
-        self._visits = state["visits"]
-        self._left, self._previous = state["left"], state["previous"]
+        self._next_min_rows = state["next_min_rows"]
+        self._n_loaded = state["n_loaded"]
+        self._budget, self._previous = state["budget"], state["previous"]
         self._remainders = dict(state["remainders"])

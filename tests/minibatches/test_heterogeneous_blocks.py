@@ -25,8 +25,8 @@ def found_in(columns, n_blocks, n_tests=1):
     for number, rows in enumerate(np.array_split(columns, n_blocks)):
         means.add_block(number, number + 1, {"X": rows})
     for _ in range(n_tests - 1):
-        means.worst()
-    return means.worst()
+        means.test()
+    return means.test()
 
 
 def columns_of(rng, n=N):
@@ -78,7 +78,7 @@ def test_slow_drifts_and_single_blocks_are_found():
         one = noise + (np.arange(100_000) // 1000 == 37)
         found = found_in(one, 100)
         assert (found.first, found.last) == (38, 38)
-        assert found.deviations == pytest.approx(1.0, abs=0.15)
+        assert found.n_sds == pytest.approx(1.0, abs=0.15)
         assert found_in(noise + 0.2 * np.linspace(0, 1, 100_000), 100) is not None
         assert found_in(noise, 100) is None
 
@@ -90,8 +90,8 @@ def test_message():
     found = found_in(rows, 4)
     assert (found.name, found.column, found.first, found.last) == ("X", 1, 1, 2)
     # Halves that are 2 apart: σ² = 1 + 1, and the mean of a half is 1 off.
-    assert found.deviations == pytest.approx(1 / np.sqrt(2), rel=0.03)
-    assert found.errors == pytest.approx(np.sqrt(4000 / 2), rel=0.03)
+    assert found.n_sds == pytest.approx(1 / np.sqrt(2), rel=0.03)
+    assert found.n_standard_errors == pytest.approx(np.sqrt(4000 / 2), rel=0.03)
     assert str(found).startswith(
         f"{WARNING}: the mean of column 1 of 'X' in blocks 1 to 2 differs from that of all rows "
         "so far by 0.7 standard deviations"
@@ -106,7 +106,7 @@ def test_little_is_kept_of_many_blocks():
         means.add_block(number, number + 1, {"X": np.full((2, 3), float(number))})
     assert len(means._sums) <= MAX_GROUPS
     assert means.n_rows == 20 * MAX_GROUPS
-    found = means.worst()
+    found = means.test()
     assert (found.first, found.last) == (1, 4 * MAX_GROUPS)
 
 

@@ -136,6 +136,8 @@ def test_a_restored_state_joins_blocks_as_when_loading_began(order, taken):
         ([40, 40, 40], [[0], [1], [2]]),
         ([40, 40, 13], [[0], [1], [2]]),
         ([40, 40, 3], [[1], [2, 0]]),
+        ([3, 40, 40], [[0, 1], [2]]),
+        ([2, 0, 40], [[0, 1, 2]]),
         ([40, 3, 40, 2, 17], [[0], [1, 2], [3, 4]]),
         ([20, 90], [[0], [1]]),
     ]),
@@ -316,9 +318,28 @@ def test_chains_are_independent(order):
     assert abs(correlations.mean()) < 0.05
 
 
-def test_batch_larger_than_the_first_block():
-    with pytest.raises(ValueError, match=r"batch_size=41 exceeds the first block.*40 rows"):
-        source_of(row_blocks(*table(), block_size=40), batch_size=41)
+def test_batch_larger_than_the_data():
+    with pytest.raises(ValueError, match="batch_size=121 exceeds the 120 rows of all blocks"):
+        source_of(row_blocks(*table(), block_size=40), batch_size=121)
+    with pytest.raises(ValueError, match="batch_size=5 exceeds the 0 rows"):
+        source_of(blocks_of([0, 0]))
+
+
+class Pieces:
+    """An array that can only be read in pieces, and not be copied as a whole."""
+
+    def __init__(self, array):
+        self._array = array
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def pieces(self):
+        yield self._array
+
+
+def test_parts_of_joined_blocks_are_read_into_their_positions():
+    """Copies of them would need the memory of another block."""
+    source = source_of([(Pieces(X), Pieces(y)) for X, y in blocks_of([40, 40, 40])])
+    np.testing.assert_array_equal(np.sort(take(source, 24).ravel()), np.arange(N))
 
 
 def test_no_row_numbers():

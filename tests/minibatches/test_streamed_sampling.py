@@ -130,7 +130,7 @@ def test_a_step_is_pickled_while_the_next_block_loads(tmp_path):
         ({"draws_per_block": 2.5}, "draws_per_block must be a positive integer, got 2.5"),
         ({"draws_per_block": 2, "batches": None}, "draws_per_block= needs batches="),
         ({"draws_per_block": 2, "batch_size": None}, "draws_per_block= needs batch_size="),
-        ({"batch_size": 701}, "batch_size=701 exceeds the first block"),
+        ({"batch_size": 2001}, "batch_size=2001 exceeds the 2000 rows of all blocks"),
         ({"minibatch_order": "sorted"}, "'sorted' is unknown"),
     ],
 )

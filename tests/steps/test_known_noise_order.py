@@ -3,8 +3,9 @@
 import numpy as np
 import pymc as pm
 import pytest
+from scipy import sparse
 
-from pymc_geodesic import SGGMC, SGLD, gSGNHT
+from pymc_geodesic import SGGMC, SGLD, SparseData, gSGNHT
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from tests.grids import cross, slow
@@ -57,6 +58,42 @@ def test_order_of_the_rows_without_control_variates(step_class, n_rows, argument
         step = step_class(
             None if arguments else [mean], minibatch="rows", batch_size=BATCH,
             compile_kwargs={"mode": "FAST_COMPILE"}, **arguments,
+        )  # fmt: skip
+    assert type(step.estimator.source) is expected
+
+
+@pytest.mark.parametrize(
+    ("n_minibatches", "arguments", "expected"),
+    [
+        (999, {"control_variates": False}, "random"),
+        (1000, {"control_variates": False}, "independent"),
+        (999, {}, "independent"),
+        (1000, {"gradient_noise": 3.0}, "independent"),
+    ],
+)
+@pytest.mark.parametrize("n_placeholders", [1, 1000 * BATCH])
+def test_order_from_disk_does_not_depend_on_the_placeholder(
+    n_minibatches, arguments, expected, n_placeholders
+):
+    rows = np.linspace(-1.0, 1.0, n_minibatches * BATCH)
+    with pm.Model():
+        mean = pm.Normal("mean")
+        pm.Normal("y", mean, 1.0, observed=pm.Data("rows", np.zeros(n_placeholders)))
+        source = SGGMC(
+            minibatch="rows", batches=row_blocks(rows, block_size=500), batch_size=BATCH,
+            compile_kwargs={"mode": "FAST_COMPILE"}, **arguments,
+        ).estimator.source  # fmt: skip
+    assert source._order == expected
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(20, RandomRows), (1000, IndependentRows)])
+def test_order_of_sparse_rows(n_rows, expected):
+    with pm.Model():
+        X, w = SparseData("X", sparse.eye_array(n_rows, 3, format="csr")), pm.Normal("w", shape=3)
+        pm.Normal("y", X @ w, 1.0, observed=pm.Data("rows", np.zeros(n_rows)))
+        step = SGGMC(
+            minibatch=["X", "rows"], batch_size=1, gradient_noise=3.0,
+            compile_kwargs={"mode": "FAST_COMPILE"},
         )  # fmt: skip
     assert type(step.estimator.source) is expected
 
