@@ -41,7 +41,7 @@ def model_of(n_groups: int, sd: float) -> pm.Model:
 
 
 def largest_ratio(step: object) -> float:
-    """Ratio of the effect scale monitor for the last chain; NaN if the model has no effects."""
+    """Ratio of the effect scale monitor for the last chain; NaN without centered effects."""
     for monitor in getattr(step, "monitors", ()):
         if isinstance(monitor, effect_scales.EffectScaleMonitor):
             return monitor.ratios.max()
