@@ -11,11 +11,12 @@ each.
 - *Seconds* are processor time of the constructor of the step and of the call of `pymc.sample`:
   warm-up, draws, and reading or compiling code. A short run of each sampler before fills the
   compilation caches.
-- *ESS* is the bulk effective sample size of the worst coordinate, all effects included; that of
-  ``sd``, the standard deviation of the groups, has a column of its own. All samplers have as many
-  tuning draws as draws.
-- The *joint Laplace approximation* is a normal distribution at the mode of all unconstrained
-  coordinates, with the inverse of the negative Hessian as covariance.
+- *ESS* is the bulk effective sample size, of the worst coordinate of each sampler, all effects
+  included, and of ``sd``, the standard deviation of the groups. All samplers have as many tuning
+  draws as draws. The second table has the ratios to NUTS.
+- The *joint Laplace approximation* is a normal distribution at a local mode of all unconstrained
+  coordinates, found from zero, with the inverse of the negative Hessian as covariance. The joint
+  density is unbounded as ``sd`` → 0 with effects of zero, so it has no global mode.
 
 **Direction near a pole.** Thirty unit vectors about a direction five degrees from the pole at
 longitude 180°, four chains each: NUTS in longitude and colatitude, NUTS and ``GMC`` for a unit
@@ -63,7 +64,7 @@ class Sampler(NamedTuple):
     ----------
     label, color : str
     make_step : callable
-        Arguments of `pymc.sample` besides those of all samplers; called within the model.
+        Arguments of `pymc.sample` of this sampler only; called within the model.
     draws : int
         Draws and tuning draws of a chain.
     """
@@ -122,17 +123,33 @@ def run_chain(model: pm.Model, sampler: Sampler, draws: int, seed: int) -> tuple
     return {rv.name: idata.posterior[rv.name].values for rv in model.free_RVs}, seconds
 
 
-def worst(*variables: np.ndarray) -> tuple[float, float]:
-    """Smallest bulk ESS and largest R-hat of all coordinates of some variables."""
+class Efficiency(NamedTuple):
+    """Convergence of the worst coordinate: smallest bulk ESS, its coordinate, largest R-hat."""
+
+    ess: float
+    coordinate: str
+    r_hat: float
+
+
+def efficiency(draws: Draws) -> Efficiency:
+    """Compute ESS and R-hat of all coordinates, and return those of the worst."""
     axes = {"chain_axis": 0, "draw_axis": 1}
-    flat = [values.reshape(*values.shape[:2], -1) for values in variables]
+    names = [
+        name + "".join(f"[{i}]" for i in index)
+        for name, values in draws.items()
+        for index in np.ndindex(values.shape[2:])
+    ]
+    flat = [values.reshape(*values.shape[:2], -1) for values in draws.values()]
     each = np.concatenate(flat, axis=2)
     ess = array_stats.ess(each, method="bulk", **axes)
-    return float(np.min(ess)), float(np.max(array_stats.rhat(each, **axes)))
+    worst = int(np.argmin(ess))
+    return Efficiency(
+        float(ess[worst]), names[worst], float(np.max(array_stats.rhat(each, **axes)))
+    )
 
 
 def laplace(model: pm.Model, name: str) -> tuple[float, float, float]:
-    """Joint Laplace approximation: mean and sd of the logarithm of a scale, and seconds."""
+    """Joint Laplace approximation: mode and sd of the logarithm of a scale, and seconds."""
     began = time.process_time()
     start = model.initial_point()
     names = list(start)
@@ -168,40 +185,49 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
             draws, spent = run_chain(model, sampler, 50 if quick else sampler.draws, seed)
             chains[sampler.label].append(draws)
             seconds[sampler.label] += spent
-    log_mean, log_sd, spent = laplace(model, "sd")
+    log_mode, log_sd, spent = laplace(model, "sd")
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 2.7), layout="constrained")
     print(f"{n_rows:,} rows, {n_groups:,} groups, {rounds} chains, processor time\n")
-    print("| | draws | s | ESS | ESS/s | ESS/s of `sd` | R-hat | `sd` |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|")
-    for place, sampler in enumerate(SAMPLERS):
+    print("| | draws | s | ESS | of | ESS/s | ESS of `sd` | ESS/s of `sd` | R-hat | `sd` |")
+    print("|---|---:|---:|---:|---|---:|---:|---:|---:|---:|")
+    rates: list[tuple[float, float]] = []
+    for row, sampler in enumerate(SAMPLERS):
         parts = chains[sampler.label]
         draws = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        ess, rhat = worst(*draws.values())
-        ess_of_sd, _ = worst(draws["sd"])
+        worst, of_sd = efficiency(draws), efficiency({"sd": draws["sd"]})
         time_of, sd = seconds[sampler.label], draws["sd"].ravel()
+        rates.append((worst.ess / time_of, of_sd.ess / time_of))
         print(
-            f"| `{sampler.label}` | {sd.size:,} | {time_of:.0f} | {ess:,.0f} | "
-            f"{ess / time_of:.2f} | {ess_of_sd / time_of:.2f} | {rhat:.3f} | "
-            f"{sd.mean():.4f} ± {sd.std():.4f} |"
+            f"| `{sampler.label}` | {sd.size:,} | {time_of:.0f} | {worst.ess:,.0f} | "
+            f"`{worst.coordinate}` | {rates[-1][0]:.2f} | {of_sd.ess:,.0f} | {rates[-1][1]:.2f} | "
+            f"{worst.r_hat:.3f} | {sd.mean():.4f} ± {sd.std():.4f} |"
         )
-        left.barh(-place, ess / time_of, color=sampler.color, height=0.6)
-        left.text(ess / time_of, -place, f" {ess / time_of:.2g}", va="center", fontsize=10)
+        for rate, shift, opacity in zip(rates[-1], (0.18, -0.18), (1.0, 0.45), strict=True):
+            y = shift - row
+            left.barh(y, rate, color=sampler.color, alpha=opacity, height=0.34)
+            of = f"worst of {5 + n_groups:,}" if shift > 0 else "sd"
+            left.text(rate, y, f" {rate:.2g}, {of}", va="center", fontsize=8)
         right.hist(
             sd, 30, density=True, histtype="step", color=sampler.color, linewidth=1.4,
             label=sampler.label,
         )  # fmt: skip
-    mean = np.exp(log_mean + log_sd**2 / 2.0)
-    print(f"\njoint Laplace approximation: {mean:.4f} ± {mean * log_sd:.4f}, {spent:.0f} s\n")
+    print("\n| ESS/s relative to NUTS | worst coordinate | `sd` |\n|---|---:|---:|")
+    for sampler, (rate, rate_of_sd) in zip(SAMPLERS[1:], rates[1:], strict=True):
+        print(f"| `{sampler.label}` | {rate / rates[0][0]:.1f} | {rate_of_sd / rates[0][1]:.1f} |")
+    mean = np.exp(log_mode + log_sd**2 / 2.0)
+    print(
+        f"\njoint Laplace approximation: local mode {np.exp(log_mode):.4f}, "
+        f"{mean:.4f} ± {mean * log_sd:.4f}, {spent:.0f} s\n"
+    )
     low, high = right.get_xlim()
     grid = np.linspace(min(low, mean * (1.0 - 3.0 * log_sd)), high, 200)
-    density = norm.pdf(np.log(grid), log_mean, log_sd) / grid
+    density = norm.pdf(np.log(grid), log_mode, log_sd) / grid
     right.plot(grid, density, color=RED, linestyle="--", label="joint Laplace approximation")
     left.set_yticks([0, -1, -2], [sampler.label for sampler in SAMPLERS], fontsize=9)
-    left.set_xlim(0.0, 1.15 * left.get_xlim()[1])
-    n_coordinates = 5 + n_groups
-    left.set_title(f"ESS per second, worst of {n_coordinates:,} coordinates", fontsize=10)
-    right.set_title("standard deviation of the groups", fontsize=10)
+    left.set_xlim(0.0, 1.3 * left.get_xlim()[1])
+    left.set_title("ESS per second, worst coordinate and sd", fontsize=10)
+    right.set_title("sd, standard deviation of the groups", fontsize=10)
     right.set_yticks([])
     right.legend(fontsize=7, frameon=False, loc="upper left")
     right.set_ylim(0.0, 1.5 * right.get_ylim()[1])
@@ -245,13 +271,13 @@ def pole(draws: int) -> Figure:
     )
     for axes, (label, idata) in zip(panels, runs.items(), strict=True):
         mu = idata.posterior["mu"].values
-        ess, rhat = worst(mu)
+        worst = efficiency({"mu": mu})
         divergences = int(idata.sample_stats["diverging"].sum())
-        print(f"{label}: ESS {ess:,.0f}, R-hat {rhat:.3f}, {divergences} divergences")
+        print(f"{label}: ESS {worst.ess:,.0f}, R-hat {worst.r_hat:.3f}, {divergences} divergences")
         for chain, color in zip(mu[:2], (BLUE, ORANGE), strict=True):
             axes.plot(np.degrees(chain[:, 1]), color=color, linewidth=0.6)
         axes.axhline(0.0, color="black", linewidth=0.8, linestyle=":")
-        axes.set_title(f"{label}\nESS {ess:,.0f}, R-hat {rhat:.2f}", fontsize=10)
+        axes.set_title(f"{label}\nESS {worst.ess:,.0f}, R-hat {worst.r_hat:.2f}", fontsize=10)
         axes.set(xlabel="draw", xlim=(0, len(chain)))
         axes.spines[["right", "top"]].set_visible(False)
     panels[0].set_ylabel("degrees from\nlongitude 180°")
