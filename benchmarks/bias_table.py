@@ -12,8 +12,9 @@ row; the same with their sum, a sufficient statistic; and a regression with Stud
 has none.
 
 Errors are in posterior standard deviations, over all axes of the posterior: of the mean, the root
-mean square; of the standard deviation, the relative error. Times are processor times of one core,
-which on an idle machine are wall times.
+mean square; of the standard deviation, the root mean square deviation from the exact mean, pooled
+over the axes, minus 1, in which errors of opposite sign in different axes cancel. Times are
+processor times of one core, which on an idle machine are wall times.
 """
 
 from benchmarks.timing import use_one_core
@@ -98,7 +99,7 @@ def sample_for(
 
 
 def errors(draws: np.ndarray) -> tuple[float, float]:
-    """Return the error of the mean and the relative error of the standard deviation."""
+    """Return the error of the mean and that of the pooled standard deviation."""
     if len(draws) < 2:
         return np.nan, np.nan
     return float(np.sqrt(np.mean(draws.mean(axis=0) ** 2))), float(np.sqrt(np.mean(draws**2)) - 1)

@@ -231,9 +231,10 @@ def table(cells: dict[str, dict[str, str]], columns: Iterable[str]) -> list[str]
 HEAD = """# Compatibility
 
 Each row is a model with a free and an observed variable of the given distribution or transform,
-with inferred parameters; distributions of labels only have an observed variable. Each cell is a
-short run: "yes" means that the run finishes with finite results, not that the few draws are
-representative of the posterior. `python -m benchmarks.compatibility` writes this page.
+with inferred parameters; `Hinge` and `MulticlassHinge` only have an observed variable. Each cell is
+a short run: "yes" means that the run finishes with finite results, not that the few draws are
+representative of the posterior, "–" that the combination does not apply, "not run" that it was not
+tested. `python -m benchmarks.compatibility` writes this page.
 
 - `tests/distributions/test_back_ends.py` compares log-density and gradient of all rows between
   PyTensor's Numba, C and JAX backends.
@@ -245,12 +246,11 @@ representative of the posterior. `python -m benchmarks.compatibility` writes thi
   a pickled model with the original.
 
 With JAX, random draws call NumPy, because rejection sampling needs a random number of proposals;
-all log-densities are native. The series of {class}`~pymc_geodesic.SineBivariateVonMises` has
+JAX computes all log-densities. The series of {class}`~pymc_geodesic.SineBivariateVonMises` has
 1,024 terms with JAX, enough for κ below 24,000 and |λ| below 1,500; beyond that the log-density
 is NaN. Sparse data are not supported with JAX.
 
-PyMC 6.4 passes an argument to BlackJAX that BlackJAX 1.7 does not accept; the column was measured
-with BlackJAX 1.2.5.
+PyMC 6.4 passes an argument that BlackJAX 1.7 does not accept: *BlackJAX* was measured with 1.2.5.
 """
 
 

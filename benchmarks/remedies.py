@@ -67,7 +67,7 @@ class Result:
     sd_ratio : float
         Standard deviation with the largest relative error, divided by that of the posterior.
     ess, rhat : float
-        Smallest effective sample size of both chains, and largest R-hat.
+        Smallest bulk effective sample size of a coordinate, both chains together; largest R-hat.
     temperature : float
         Mean kinetic temperature; NaN where the sampler has none.
     seconds : float

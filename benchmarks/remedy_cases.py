@@ -184,7 +184,6 @@ CASES: tuple[Case, ...] = (
             Attempt("`step_size=0.0005`", _ssgnht(0.0005, 20.0, batch_size=1000)),
             Attempt("`diffusion=2`", _ssgnht(0.002, 2.0, batch_size=1000)),
             Attempt("`batch_size=5000`", _ssgnht(0.002, 20.0, batch_size=5000)),
-            Attempt("`gSGNHT()`", _with(pg.gSGNHT, 1000)),
         ),
     ),
     Case(

@@ -1,8 +1,8 @@
 """Bayesian support vector machine on ijcnn1: accuracy against time, batch sizes, step sizes.
 
-Sections 5.1.2, 5.1.3 and figure 7 of Hu, Zhu, Zhang, "Fast Sampling Methods for Bayesian Max-margin
-Models", on the 49,990 rows and 22 features of ijcnn1, standardized and with a column of ones,
-cost 1, prior N(0, I), all samplers from w = 0:
+The comparisons of sections 5.1.2 and 5.1.3 of Hu, Zhu, Zhang, "Fast Sampling Methods for Bayesian
+Max-margin Models", which use Realsim and HIGGS, on the 49,990 rows and 22 features of ijcnn1,
+standardized and with a column of ones, cost 1, prior N(0, I), all samplers from w = 0:
 
 1. test accuracy of the posterior-mean classifier over time, for stochastic subgradient samplers,
    Gibbs sampling with data augmentation and the stochastic random walk, compared with LinearSVC;

@@ -10,16 +10,12 @@ samplers are compared with quadrature: densities side by side, and a table of
 - max |z|: the largest error of a mean or an entry of the covariance matrix in Monte Carlo standard
   errors, which tests for bias; the stochastic samplers are biased.
 
-BlackJAX's SGLD and SGNHT run with the step sizes (and the friction) that ours were tuned to, on
-random minibatches of the same length.
-
-Run it with ``python examples/bayesian_svm_synthetic.py``; it takes some two minutes.
+Run it with ``python examples/bayesian_svm_synthetic.py``.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,57 +55,10 @@ def make_samplers() -> dict[str, Callable[[], Any]]:
     }
 
 
-def blackjax_draws(
-    X: np.ndarray, y: np.ndarray, settings: dict[str, tuple[float, float]], draws: int, thin: int
-) -> dict[str, np.ndarray]:
-    """Return draws of BlackJAX's samplers, shape (chain, draw, 2).
-
-    ``settings`` holds step size and friction by name; the step size of its SGLD is h²/2.
-    """
-    import blackjax
-    import jax
-    import jax.numpy as jnp
-
-    jax.config.update("jax_enable_x64", True)
-    X, y = jnp.asarray(X), jnp.asarray(y, dtype=float)
-
-    def log_density(w, rows):
-        losses = jnp.maximum(0.0, 1.0 - y[rows] * (X[rows] @ w))
-        return -0.5 * w @ w - N_ROWS / BATCH_SIZE * jnp.sum(losses)
-
-    gradient = jax.grad(log_density)
-    results = {}
-    for name, (step_size, friction) in settings.items():
-        if name == "sgld":
-            sampler = blackjax.sgld(gradient)
-            start, step_size = jnp.zeros(2), 0.5 * step_size**2
-        else:
-            sampler = blackjax.sgnht(gradient, alpha=friction)
-            start = sampler.init(jnp.zeros(2), jax.random.key(SEED))
-
-        def one_step(state, key, sampler=sampler, step_size=step_size):
-            key_rows, key_step = jax.random.split(key)
-            rows = jax.random.randint(key_rows, (BATCH_SIZE,), 0, N_ROWS)
-            return sampler.step(key_step, state, rows, step_size), None
-
-        def one_draw(state, key, one_step=one_step):
-            state = jax.lax.scan(one_step, state, jax.random.split(key, thin))[0]
-            return state, getattr(state, "position", state)
-
-        run = jax.jit(lambda key, start=start, one_draw=one_draw: jax.lax.scan(
-            one_draw, start, jax.random.split(key, draws + 500)
-        )[1])  # fmt: skip
-        keys = jax.random.split(jax.random.key(SEED), CHAINS)
-        results[f"BlackJAX {name}"] = np.stack([np.asarray(run(key))[500:] for key in keys])
-    return results
-
-
-def sample_all(
-    X: np.ndarray, y: np.ndarray, *, draws: int, tune: int, with_blackjax: bool
-) -> dict[str, np.ndarray]:
+def sample_all(X: np.ndarray, y: np.ndarray, *, draws: int, tune: int) -> dict[str, np.ndarray]:
     """Run every sampler; return draws by name, shape (chain, draw, 2)."""
     model = pg.svm.linear_svm(X, y)
-    results, stats = {}, {}
+    results = {}
     for name, make_step in make_samplers().items():
         with model:
             idata = pm.sample(
@@ -117,20 +66,14 @@ def sample_all(
                 progressbar=False, compute_convergence_checks=False,
             )  # fmt: skip
         results[name] = idata.posterior["weights"].values
-        stats[name] = idata.sample_stats
-        print(f"{name}: step size {float(stats[name]['step_size'].mean()):.3g}", flush=True)
+        step_size = float(idata.sample_stats["step_size"].mean())
+        print(f"{name}: step size {step_size:.3g}", flush=True)
     results["Gibbs, data augmentation"] = np.stack(
         [
             DataAugmentationGibbs(X, y, random_seed=SEED + k).sample(draws, tune)
             for k in range(CHAINS)
         ]
     )
-    if with_blackjax:
-        settings = {
-            "sgld": (float(stats["SSGLD"]["step_size"].mean()), 0.0),
-            "sgnht": tuple(float(stats["SSGNHT"][s].mean()) for s in ("step_size", "diffusion")),
-        }
-        results |= blackjax_draws(X, y, settings, draws, thin=200)
     return results
 
 
@@ -196,8 +139,7 @@ def main() -> None:
 
     X, y = make_data(np.random.default_rng(SEED))
     exact = quadrature(X, y)
-    with_blackjax = importlib.util.find_spec("blackjax") is not None
-    results = sample_all(X, y, draws=options.draws, tune=options.tune, with_blackjax=with_blackjax)
+    results = sample_all(X, y, draws=options.draws, tune=options.tune)
     print(f"\nexact: mean {exact.mean.round(4)}, sd {exact.sd.round(4)}")
     print("\n".join(report(results, exact)))
     path = options.output / "bayesian_svm_synthetic.png"

@@ -60,13 +60,13 @@ def unit_rows(points: ArrayLike, name: str = "points") -> np.ndarray:
     values = np.asarray(points, dtype=float)
     if values.ndim < 1 or values.size == 0 or values.shape[-1] < 2:
         raise ValueError(
-            f"`{name}` must hold unit vectors along the last axis; its shape is {values.shape}."
+            f"`{name}` must contain unit vectors along the last axis; its shape is {values.shape}."
         )
     rows = values.reshape(-1, values.shape[-1])
     length = np.linalg.norm(rows, axis=1)
     if not np.abs(length - 1.0).max() < 1e-3:
         raise ValueError(
-            f"`{name}` must hold unit vectors along the last axis; their lengths go from "
+            f"`{name}` must contain unit vectors along the last axis; their lengths go from "
             f"{length.min():.4g} to {length.max():.4g}. Divide by the length."
         )
     return rows / length[:, None]

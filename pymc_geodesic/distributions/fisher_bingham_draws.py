@@ -183,7 +183,7 @@ def require_symmetric(matrix: Array) -> None:
 def require_direction(mu: Array) -> None:
     """Raise ValueError if a vector is not of unit length."""
     if not abs(np.sum(mu * mu) - 1.0) <= 2.0 * LENGTH_TOLERANCE:
-        raise ValueError("mu must hold unit vectors; divide each by its length")
+        raise ValueError("mu must contain unit vectors. Divide each by its length.")
 
 
 @compiled
@@ -224,7 +224,7 @@ def fill_kent(
     """Fill the rows of ``out``, shape (n, 3), with directions of one Kent distribution."""
     require_direction(mu)
     if not abs(np.sum(major * major) - 1.0) <= 2.0 * LENGTH_TOLERANCE:
-        raise ValueError("major must hold unit vectors; divide each by its length")
+        raise ValueError("major must contain unit vectors. Divide each by its length.")
     if not abs(np.sum(major * mu)) <= 2.0 * LENGTH_TOLERANCE:
         raise ValueError("major must be orthogonal to mu")
     if not (beta >= 0.0 and 2.0 * beta < kappa and kappa < np.inf):

@@ -41,7 +41,7 @@ class RotationallySymmetric(Directional):
 
     @classmethod
     def dist_around_mean(cls, mu: Any, concentration: Any, **kwargs: Any) -> TensorVariable:
-        """Create the variable outside a model, for `dist` of the class."""
+        """Create the variable outside a model; called by `dist`."""
         mu = pt.as_tensor_variable(floatX(mu))
         concentration = pt.as_tensor_variable(floatX(concentration))
         if mu.type.ndim == 0 or mu.type.shape[-1] == 1:
@@ -122,8 +122,9 @@ class VonMisesFisher(RotationallySymmetric):
     Mode      :math:`\mu`
     ========  ==================================================================
 
-    Constant and gradient are exact to rounding for d from 2 to 1e5 and kappa from 0 to 1e8; random
-    draws are exact. Free variables carry the unit-vector transform.
+    The normalizing constant and its derivative are exact to rounding for d from 2 to 1e5 and kappa
+    from 0 to 1e8. The terms of the log-density cancel near μ, with an absolute error of order
+    1e-16 kappa. Random draws are exact. Free variables carry the unit-vector transform.
 
     Parameters
     ----------
@@ -140,13 +141,15 @@ class VonMisesFisher(RotationallySymmetric):
         When the density is evaluated with a ``mu`` that is not of unit length or a negative
         ``kappa``.
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a scalar.
+        If observed data are known and not unit vectors, or ``mu`` has fewer than 2
+        coordinates.
 
     Notes
     -----
-    The log-density of a value that is not of unit length is minus infinity. Data known when the
-    log-density is built (arrays, `pymc.Data`, `pymc.Minibatch`) are tested once, at that time; data
-    that replace them by `pymc.set_data` must be unit vectors too, and are not tested.
+    The log-density of a value that is not of unit length is minus infinity. Data (arrays,
+    `pymc.Data`, `pymc.Minibatch`) are tested once, when the log-density is built. After
+    `pymc.set_data` a new log-density or step method tests the new data; functions and step methods
+    that were built before do not, and their result for other vectors is undefined.
 
     References
     ----------
@@ -156,7 +159,7 @@ class VonMisesFisher(RotationallySymmetric):
     --------
     >>> import numpy as np
     >>> import pymc as pm
-    >>> from pymc_geodesic.distributions import VonMisesFisher
+    >>> from pymc_geodesic import VonMisesFisher
     >>> north = np.array([0.0, 0.0, 1.0])
     >>> with pm.Model() as model:
     ...     mean = VonMisesFisher("mean", mu=north, kappa=1.0)
@@ -186,7 +189,7 @@ class VonMisesFisher(RotationallySymmetric):
             minus_infinity_off_sphere(value, density),
             has_unit_length(mu),
             kappa >= 0,
-            msg="mu is a unit vector, kappa >= 0",
+            msg="mu of VonMisesFisher is a unit vector, kappa >= 0",
         )
 
 
@@ -260,8 +263,8 @@ class PowerSpherical(RotationallySymmetric):
 
     Its constant consists of gamma functions, and draws need no rejection. Near the mean direction
     it approximates a von Mises–Fisher distribution with half the concentration; opposite to it the
-    density is zero. Constant and gradient have no cancellation for kappa from 0 to 1e8. Free
-    variables carry the unit-vector transform.
+    density is zero if kappa > 0. Constant and gradient are computed without cancellation for kappa
+    from 0 to 1e8. Free variables carry the unit-vector transform.
 
     Parameters
     ----------
@@ -270,7 +273,7 @@ class PowerSpherical(RotationallySymmetric):
     kappa : tensor_like of float, shape (...)
         Concentration, at least 0; at 0 the distribution is uniform.
     **kwargs
-        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -278,7 +281,8 @@ class PowerSpherical(RotationallySymmetric):
         When the density is evaluated with a ``mu`` that is not of unit length or a negative
         ``kappa``.
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a scalar.
+        If observed data are known and not unit vectors, or ``mu`` has fewer than 2
+        coordinates.
 
     References
     ----------
@@ -344,7 +348,7 @@ class SphericalCauchyRV(LoopRandomVariable):
     ) -> NDArray[np.float64]:
         """Map uniform directions by the Möbius map u ↦ ρμ + (1 − ρ²)(u + ρμ) / ‖u + ρμ‖²."""
         if not np.all(are_unit_vectors(mu)):
-            raise ValueError("mu must hold unit vectors; divide each by its length")
+            raise ValueError("mu must contain unit vectors. Divide each by its length.")
         if not np.all((rho >= 0) & (rho < 1)):
             raise ValueError("rho must be at least 0 and below 1")
         if size is None:
@@ -367,7 +371,7 @@ class SphericalCauchyRV(LoopRandomVariable):
             if out is None:
                 out = np.empty(d, dtype=dtype)
             if not np.abs(np.sum(mu * mu) - 1.0) <= 2.0 * LENGTH_TOLERANCE:
-                raise ValueError("mu must hold unit vectors; divide each by its length")
+                raise ValueError("mu must contain unit vectors. Divide each by its length.")
             if not (rho >= 0.0 and rho < 1.0):
                 raise ValueError("rho must be at least 0 and below 1")
             fill_uniform(rng, out)
@@ -419,7 +423,7 @@ class SphericalCauchy(RotationallySymmetric):
     rho : tensor_like of float, shape (...)
         Concentration, at least 0, where the distribution is uniform, and below 1.
     **kwargs
-        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ….
+        Arguments of every PyMC distribution: ``shape``, ``dims``, ``observed``, ``total_size``, ….
 
     Raises
     ------
@@ -427,7 +431,8 @@ class SphericalCauchy(RotationallySymmetric):
         When the density is evaluated with a ``mu`` that is not of unit length or a ``rho`` that is
         not in [0, 1).
     ValueError
-        If observed data are known and not unit vectors, or ``mu`` is a scalar.
+        If observed data are known and not unit vectors, or ``mu`` has fewer than 2
+        coordinates.
 
     References
     ----------

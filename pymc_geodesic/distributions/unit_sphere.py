@@ -291,7 +291,7 @@ def rotation_to(mu: Any, kind: Literal["rotation", "reflection"] = "rotation") -
         )
     known = known_data(mu)
     if known is not None and not np.all(are_unit_vectors(known)):
-        raise ValueError("mu of rotation_to must hold unit vectors; divide each by its length")
+        raise ValueError("mu of rotation_to must contain unit vectors. Divide each by its length.")
     sign = 1.0 if kind == "rotation" else -1.0
     u, c = mu[..., :-1], mu[..., -1]
     height = sign * c

@@ -232,7 +232,7 @@ def draw_von_mises_fisher(
     means = np.asarray(mu, dtype=float)
     concentrations = np.asarray(kappa, dtype=float)
     if not np.all(are_unit_vectors(means)):
-        raise ValueError("mu must hold unit vectors; divide each by its length")
+        raise ValueError("mu must contain unit vectors. Divide each by its length.")
     if not np.all((concentrations >= 0) & np.isfinite(concentrations)):
         raise ValueError("kappa must be finite and at least 0")
     d = means.shape[-1]
@@ -290,7 +290,7 @@ def draw_around_mean(
     """
     means, numbers = np.asarray(mu, dtype=float), np.asarray(number, dtype=float)
     if not np.all(are_unit_vectors(means)):
-        raise ValueError("mu must hold unit vectors; divide each by its length")
+        raise ValueError("mu must contain unit vectors. Divide each by its length.")
     d = means.shape[-1]
     if size is None:
         size = np.broadcast_shapes(means.shape[:-1], numbers.shape)
@@ -385,7 +385,7 @@ def compiled_draws(njit: Any) -> CompiledDraws:
         for i in range(mu.shape[0]):
             length += mu[i] * mu[i]
         if not np.abs(length - 1.0) <= 2.0 * LENGTH_TOLERANCE:
-            raise ValueError("mu must hold unit vectors; divide each by its length")
+            raise ValueError("mu must contain unit vectors. Divide each by its length.")
 
     @njit
     def fill_around_mean(rng: np.random.Generator, mu: Array, t: float, out: Array) -> None:

@@ -323,11 +323,15 @@ SKEW = np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
 @pytest.mark.parametrize(
     ("make", "in_density", "in_draw"),
     [
-        (lambda: Watson.dist(1.1 * MU, 1.0), "mu is a unit vector", "mu must hold unit vectors"),
+        (lambda: Watson.dist(1.1 * MU, 1.0), "mu is a unit vector", "mu must contain unit vectors"),
         (lambda: Watson.dist(MU, np.nan), "kappa finite", "kappa must be finite"),
         (lambda: Watson.dist(MU, -np.inf), "kappa finite", "kappa must be finite"),
         (lambda: Bingham.dist(SKEW), "A is symmetric", "A must be symmetric"),
-        (lambda: FisherBingham.dist(2 * MU, 1.0, A), "mu is a unit", "mu must hold unit vectors"),
+        (
+            lambda: FisherBingham.dist(2 * MU, 1.0, A),
+            "mu is a unit",
+            "mu must contain unit vectors",
+        ),
         (lambda: FisherBingham.dist(MU, -1.0, A), "kappa >= 0", "kappa must be at least 0"),
         (lambda: FisherBingham.dist(MU, 1.0, SKEW), "A is symmetric", "A must be symmetric"),
         (lambda: Kent.dist(MU, MAJOR, 2.0, 1.0), "beta < kappa / 2", "below kappa / 2"),

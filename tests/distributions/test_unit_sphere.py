@@ -185,5 +185,5 @@ def test_invalid_arguments_of_rotations_raise():
         rotation_to([0.0, 1.0], "turn")
     with pytest.raises(ValueError, match="mu of rotation_to must be a unit vector"):
         rotation_to(1.0)
-    with pytest.raises(ValueError, match="mu of rotation_to must hold unit vectors"):
+    with pytest.raises(ValueError, match="mu of rotation_to must contain unit vectors"):
         rotation_to([0.0, 0.0, 2.0])

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
+from tests.grids import by_default
 
 NORTH = np.array([0.0, 0.0, 1.0])
 EAST = np.array([1.0, 0.0, 0.0])
@@ -79,3 +80,22 @@ def test_concentration_is_scalar_per_direction(name, number):
     ):
         with pytest.raises(TypeError, match=message):
             distribution.dist(NORTH, *arguments, **more)
+
+
+@pytest.mark.parametrize(
+    "name",
+    by_default(
+        ("VonMisesFisher", "MatrixVonMisesFisher"),
+        of=[*DIRECTIONS, *(name for name in OTHERS if "Hinge" not in name)],
+    ),
+)
+def test_new_log_density_tests_data_that_are_replaced(name):
+    point = np.eye(3, 2) if "Matrix" in name or "Stiefel" in name else NORTH
+    parameters = (DIRECTIONS | OTHERS)[name]
+    if isinstance(parameters[-1], tuple):  # shape, which the data have
+        parameters = parameters[:-1]
+    with pm.Model() as model:
+        getattr(pg, name)("x", *parameters, observed=pm.Data("data", point))
+        assert np.isfinite(model.compile_logp(mode="FAST_COMPILE")({}))
+        pm.set_data({"data": 2.0 * point})
+    assert model.compile_logp(mode="FAST_COMPILE")({}) == -np.inf

@@ -405,7 +405,9 @@ def test_single_precision():
 @pytest.mark.parametrize(("mu", "kappa"), [([0.6, 0.6], 1.0), ([0.6, 0.8], -0.1), ([np.nan, 0], 1)])
 def test_bad_parameters_raise_at_evaluation(mu, kappa):
     density = pm.logp(VonMisesFisher.dist(np.asarray(mu, float), kappa), [1.0, 0.0])
-    with pytest.raises(ParameterValueError, match="mu is a unit vector, kappa >= 0"):
+    with pytest.raises(
+        ParameterValueError, match="mu of VonMisesFisher is a unit vector, kappa >= 0"
+    ):
         evaluate(density)
 
 

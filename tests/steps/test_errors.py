@@ -371,8 +371,14 @@ def data_outside_the_support():
 
 
 STARTS = [
-    (mean_of_another_length, r"{y: -inf}.*of 'y' violate “mu is a unit vector, kappa >= 0”"),
-    (negative_concentration, r"{y: -inf}.*of 'y' violate “mu is a unit vector, kappa >= 0”"),
+    (
+        mean_of_another_length,
+        r"{y: -inf}.*of 'y' violate “mu of VonMisesFisher is a unit vector, kappa >= 0”",
+    ),
+    (
+        negative_concentration,
+        r"{y: -inf}.*of 'y' violate “mu of VonMisesFisher is a unit vector, kappa >= 0”",
+    ),
     (
         negative_scale_at_the_start,
         r"{s: -0.92, y: -inf}.*of 'y' violate “sigma > 0”: correct them, or .* of 's'\.",
