@@ -242,4 +242,4 @@ class GMC(GeodesicStep):
         )
         self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
         if self.local:
-            self.report_local_acceptance()
+            self._set_up_local_stats()

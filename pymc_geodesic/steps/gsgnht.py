@@ -381,4 +381,4 @@ class gSGNHT(GeodesicStep):
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
         if self.local:
-            self.report_local_acceptance()
+            self._set_up_local_stats()
