@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic import SGGMC, SGLD, gSGNHT
+from pymc_geodesic import SGGMC, SGLD, SSGNHT, gSGNHT
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from tests.grids import cross, slow
@@ -43,7 +43,7 @@ def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
 
 @pytest.mark.parametrize(
     ("step_class", "n_rows", "arguments", "expected"),
-    cross([SGGMC, gSGNHT], [
+    cross([SGGMC, gSGNHT, SSGNHT, SGLD], [
         (999 * BATCH, {}, RandomRows),
         (1000 * BATCH, {}, IndependentRows),
         (999 * BATCH, {"control_variates": False}, RandomRows),
