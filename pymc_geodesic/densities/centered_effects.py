@@ -10,7 +10,7 @@ Roberts and Sköld 2007).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pymc as pm
@@ -30,7 +30,7 @@ from pymc_geodesic.densities.effect_priors import (
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, scale_of
-from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.minibatches.model_rows import model_with
 
 MIN_ROWS = 50
@@ -117,6 +117,18 @@ def with_centered_effects(
     return copy, CenteredEffects(by_name)
 
 
+def _gather(
+    offsets: list[ManifoldVariable], observed: Sequence[TensorVariable]
+) -> tuple[list[ManifoldVariable], RowsByIndex, list[TensorVariable]]:
+    """Select the offsets that the rows use by an index only, and move the indices to them."""
+    while True:
+        rows = RowsByIndex([v.value for v in offsets])
+        try:
+            return offsets, rows, rows.replace(observed)
+        except NotByIndexError as error:
+            offsets = [v for v in offsets if v.value not in error.args]
+
+
 def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable, TensorVariable]:
     """Scale q of each variable whose groups have many rows, as a function of value variables."""
     fixed = with_fixed_shapes(model)
@@ -126,15 +138,9 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
         if v.manifold.is_flat and not v.on_manifold and may_be_effect(v) and may_be_offset(fixed, v)
     ]
     terms = logp_terms(fixed)
-    observed = [terms[rv] for rv in (*fixed.observed_RVs, *fixed.potentials)]
-    while offsets:
-        rows = RowsByIndex([v.value for v in offsets])
-        try:
-            graphs = rows.replace(observed)
-        except NotByIndexError as error:
-            offsets = [v for v in offsets if v.value not in error.args]
-        else:
-            break
+    offsets, rows, graphs = _gather(
+        offsets, [terms[rv] for rv in (*fixed.observed_RVs, *fixed.potentials)]
+    )
     values = {value.name: value for value in model.value_vars}
     scales = {}
     for i, variable in enumerate(offsets):

@@ -89,7 +89,7 @@ class AdaptedGradient:
 
     @property
     def exact(self) -> GradientFunctionLike:
-        """Gradient and log-density over all rows, or over the subsample of `set_sample`."""
+        """Gradient without minibatch noise, of all rows or of the subsample of `set_sample`."""
         return self._exact.logp_grad
 
     @property

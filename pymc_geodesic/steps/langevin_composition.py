@@ -52,7 +52,7 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.hmc_composition import effect_scale_monitor, funnel_diagnosis
+from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_eligible_arguments,
