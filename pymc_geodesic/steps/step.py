@@ -140,7 +140,7 @@ class GeodesicStepState(StepMethodState):
 
 
 class GeodesicStep(BlockedStep):
-    """Base class of the step methods.
+    """Abstract base class of the step methods.
 
     A subclass sets ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and ``diagnoses`` in
     its constructor and overrides no method. `pymc.sample` calls
