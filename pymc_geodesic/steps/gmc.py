@@ -141,7 +141,8 @@ class GMC(GeodesicStep):
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
     ``acceptance_rate`` (with ``local`` that of the local variables), ``diverging`` (ΔH > 1000 or
     not finite), ``n_grad`` (gradient evaluations), ``lp`` (log π at the draw in the coordinates
-    that the step moves, which NUTS may not use) and ``energy`` (H of the draw and its velocity).
+    that the step moves, which may differ from those of NUTS) and ``energy`` (H of the draw and its
+    velocity).
 
     References
     ----------
