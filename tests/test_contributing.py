@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -43,6 +44,17 @@ def install(tmp_path, monkeypatch):
         return imported
 
     return import_skeleton
+
+
+@pytest.mark.parametrize("name", SKELETONS)
+def test_skeletons_pass_the_linter(name):
+    pytest.importorskip("ruff")
+    command = [sys.executable, "-m", "ruff", "check", f"--stdin-filename=pymc_geodesic/{name}.py"]
+    done = subprocess.run(
+        [*command, "-"], input=SKELETONS[name], cwd=ROOT.parent, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
 
 
 def test_manifold(install):

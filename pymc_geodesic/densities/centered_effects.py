@@ -3,14 +3,14 @@ r"""Centered form of group effects that a model writes as scale × offset.
 With offsets z ~ N(0, s²), s constant, and a scale q that depends on other variables, the rows
 depend on e = q z only. The minibatch gradient with respect to log q is then the sum of the
 gradients of all effects times e, and control variates do not remove its noise: a change of q
-changes all effects. In the coordinates (q, e) the likelihood does not depend on q. Where
-groups have many rows, e is also nearly independent of q in the posterior, and z is not
-(Papaspiliopoulos, Roberts and Sköld 2007).
+changes all effects. In the coordinates (q, e) the likelihood does not depend on q. If groups
+have many rows, e is nearly independent of q in the posterior, but z is not (Papaspiliopoulos,
+Roberts and Sköld 2007).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pymc as pm
@@ -30,13 +30,13 @@ from pymc_geodesic.densities.effect_priors import (
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, scale_of
-from pymc_geodesic.densities.variables import manifold_variables
+from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.minibatches.model_rows import model_with
 
 MIN_ROWS = 50
-"""Minimum of the average number of rows per group for the centered form. With 30 to 1,000 rows and
-effects as large as the noise of a row, or a third of it, the ESS was 3 to 500 times that of the
-offsets in `benchmarks/effects_of_minibatches.py`; with fewer rows the offsets may mix better."""
+"""Minimum average number of rows per group for the centered form. With 30 to 1,000 rows per group
+and effects as large as the noise of a row, or a third of it, the ESS was 3 to 500 times that of the
+offsets (`benchmarks/effects_of_minibatches.py`)."""
 
 
 class CenteredEffects:
@@ -49,7 +49,7 @@ class CenteredEffects:
     """
 
     def __init__(self, scales: Mapping[str, TensorVariable]) -> None:
-        self.names = list(scales)
+        self.names = list(scales)  # also those of the variables: offsets have no transform
         graphs = list(scales.values())
         values = [v for v in graph_inputs(graphs) if not isinstance(v, Constant)]
         self._inputs = [value.name for value in values]
@@ -57,15 +57,15 @@ class CenteredEffects:
 
     def to_effects(self, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Replace the offsets of a point by the effects."""
-        return {**point, **{name: point[name] * q for name, q in self._at(point)}}
+        return {**point, **{name: point[name] * q for name, q in self._scales_at(point)}}
 
     def to_offsets(self, point: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Replace the effects of a point by the offsets."""
-        return {**point, **{name: point[name] / q for name, q in self._at(point)}}
+        return {**point, **{name: point[name] / q for name, q in self._scales_at(point)}}
 
-    def _at(self, point: Mapping[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
-        found = self._scales(*(point[name] for name in self._inputs))
-        return zip(self.names, found, strict=True)
+    def _scales_at(self, point: Mapping[str, np.ndarray]) -> Iterable[tuple[str, np.ndarray]]:
+        scales = self._scales(*(point[name] for name in self._inputs))
+        return zip(self.names, scales, strict=True)
 
 
 def with_centered_effects(
@@ -80,8 +80,8 @@ def with_centered_effects(
     ----------
     model : pymc.Model
     n_rows : int, optional
-        Number of rows of the full data, if the model contains only a sample of them; by default
-        the length of the longest index into the offsets.
+        Number of rows of the full data, if the model contains a sample or a minibatch of them; by
+        default the length of the longest index into the offsets.
 
     Returns
     -------
@@ -93,13 +93,13 @@ def with_centered_effects(
     if not scales:
         return model, None
     variables = [*model.basic_RVs, *model.potentials]
-    of_value = {
+    expression_of_value = {
         value: rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         for rv in model.free_RVs
         for value, transform in [(model.rvs_to_values[rv], model.rvs_to_transforms[rv])]
     }
     graph = FunctionGraph(
-        outputs=[*variables, *rebuild_graphs(list(scales.values()), of_value)],
+        outputs=[*variables, *rebuild_graphs(list(scales.values()), expression_of_value)],
         clone=True,
         copy_inputs=False,
         copy_orphans=False,
@@ -111,10 +111,22 @@ def with_centered_effects(
         replaced[rv] = pm.Normal.dist(0.0, sd * scale, shape=rv.shape)
         replaced[rv].name = rv.name
         graph.replace(offsets, replaced[rv] / scale, import_missing=True)
-    rest = zip(variables, graph.outputs, strict=False)
-    copy = model_with(model, dict(rest) | replaced, model.data_vars)
-    of_name = {model.rvs_to_values[rv].name: graph for rv, graph in scales.items()}
-    return copy, CenteredEffects(of_name)
+    rewritten = dict(zip(variables, graph.outputs, strict=False)) | replaced
+    copy = model_with(model, rewritten, model.data_vars)
+    by_name = {model.rvs_to_values[rv].name: scale for rv, scale in scales.items()}
+    return copy, CenteredEffects(by_name)
+
+
+def _gather(
+    offsets: list[ManifoldVariable], observed: Sequence[TensorVariable]
+) -> tuple[list[ManifoldVariable], RowsByIndex, list[TensorVariable]]:
+    """Select the offsets that the rows use by an index only, and move the indices to them."""
+    while True:
+        rows = RowsByIndex([v.value for v in offsets])
+        try:
+            return offsets, rows, rows.replace(observed)
+        except NotByIndexError as error:
+            offsets = [v for v in offsets if v.value not in error.args]
 
 
 def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable, TensorVariable]:
@@ -126,15 +138,9 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
         if v.manifold.is_flat and not v.on_manifold and may_be_effect(v) and may_be_offset(fixed, v)
     ]
     terms = logp_terms(fixed)
-    observed = [terms[rv] for rv in (*fixed.observed_RVs, *fixed.potentials)]
-    while offsets:
-        rows = RowsByIndex([v.value for v in offsets])
-        try:
-            graphs = rows.replace(observed)
-        except NotByIndexError as error:
-            offsets = [v for v in offsets if v.value not in error.args]
-        else:
-            break
+    offsets, rows, graphs = _gather(
+        offsets, [terms[rv] for rv in (*fixed.observed_RVs, *fixed.potentials)]
+    )
     values = {value.name: value for value in model.value_vars}
     scales = {}
     for i, variable in enumerate(offsets):

@@ -42,7 +42,7 @@ from pymc_geodesic.runtime.jit import report_long_compilation, source_stamp
 
 
 @dataclass(frozen=True)
-class FixedArray:
+class ArrayInput:
     """An array input of the compiled function, whose address is in the context."""
 
     variable: TensorVariable
@@ -55,7 +55,7 @@ class FixedArray:
 
 
 @dataclass(frozen=True)
-class RowBlock(FixedArray):
+class RowBlock(ArrayInput):
     """An input that is a block of consecutive rows of an array.
 
     ``shape[0]`` is the number of rows, and the argument of the function is the first row. If
@@ -64,7 +64,11 @@ class RowBlock(FixedArray):
     """
 
 
-class ResizedArray(FixedArray):
+class FixedArray(ArrayInput):
+    """An input that is a whole array."""
+
+
+class ResizedArray(ArrayInput):
     """An input whose length may change; ``shape[0]`` is None."""
 
 
@@ -75,17 +79,17 @@ class CompiledGradient:
     ----------
     function : GradientFunction
         The function with its machine address.
-    inputs : list of FixedArray
+    inputs : list of ArrayInput
 
     Attributes
     ----------
     callback : Callback
         Address of the function, and context, for kernels. The context contains the addresses of the
         data, in the order of the inputs, followed by their lengths.
-    inputs : list of FixedArray
+    inputs : list of ArrayInput
     """
 
-    def __init__(self, function: GradientFunction, inputs: Sequence[FixedArray]) -> None:
+    def __init__(self, function: GradientFunction, inputs: Sequence[ArrayInput]) -> None:
         self.function = function
         context = np.zeros(max(2 * len(inputs), 1), dtype=np.int64)
         self.callback = Callback(function.address, context)
@@ -128,7 +132,7 @@ class CompiledGradient:
 
 def _numba_source(
     coordinate_shapes: Sequence[tuple[int | None, ...]],
-    inputs: Sequence[FixedArray],
+    inputs: Sequence[ArrayInput],
     n_outputs: int,
     has_values: bool,
 ) -> str:
@@ -201,7 +205,7 @@ def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
 
 def compile_gradient(
     coordinates: Sequence[TensorVariable],
-    inputs: Sequence[FixedArray],
+    inputs: Sequence[ArrayInput],
     gradients: Sequence[TensorVariable],
     values: TensorVariable | None = None,
     compile_kwargs: Mapping[str, Any] | None = None,
@@ -213,7 +217,7 @@ def compile_gradient(
     coordinates : list of TensorVariable
         Variables of the position, which contains them raveled, in this order. If their first length
         is unknown, it is the argument of the function.
-    inputs : list of FixedArray
+    inputs : list of ArrayInput
         All other inputs of the graphs, in the order of the context.
     gradients : list of TensorVariable
         Gradient with respect to each coordinate, in its shape.
@@ -285,7 +289,7 @@ def _recording_object_mode(is_native: bool) -> Iterator[list[str]]:
 def _native(
     jitted: Any,
     shapes: Sequence[tuple[int | None, ...]],
-    inputs: Sequence[FixedArray],
+    inputs: Sequence[ArrayInput],
     n_outputs: int,
     has_values: bool,
 ) -> GradientFunction:
@@ -311,7 +315,7 @@ def _native(
 def _interpreted(
     function: Any,
     shapes: Sequence[tuple[int | None, ...]],
-    inputs: Sequence[FixedArray],
+    inputs: Sequence[ArrayInput],
     has_values: bool,
 ) -> CompiledGradient:
     def call(position: Any, argument: int, context: Any, output: Any) -> float:

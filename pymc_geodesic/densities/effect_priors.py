@@ -156,8 +156,10 @@ def effect_prior(
     return EffectPrior(means[0], -2.0 * pt.log(sd) + whole, whole, means[1], correlation)
 
 
-class PriorsOfEffects:
-    """Means and scales of all vectors with a normal prior whose scale depends on variables.
+class EffectResiduals:
+    """Residuals and prior standard deviations of group effects.
+
+    Group effects are all vectors with a normal prior whose scale depends on variables.
 
     Parameters
     ----------
@@ -176,7 +178,7 @@ class PriorsOfEffects:
         rvs = {v.rv for v in variables}
         others = [rv for rv in model.free_RVs if rv not in rvs]
         data = [*model.observed_RVs, *model.potentials]
-        # effects without data, such as those of groups to predict, have the sd of their prior
+        # not effects without data, such as those of groups to predict: these have the prior's sd
         informed = set(ancestors(data)) if data else rvs
         self._effects = [
             v for v in variables if v.rv in informed and _has_variable_scale(model, v, others)

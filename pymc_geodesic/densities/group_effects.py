@@ -30,6 +30,7 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.densities.compilation import (
+    ArrayInput,
     CompiledGradient,
     FixedArray,
     compile_gradient,
@@ -309,7 +310,7 @@ class GroupEffects:
             for name in ("mean", "log_p", "log_q")
         ]
         parts = rebuild_graphs(parts, dict(zip(self._values, values, strict=True)))
-        inputs: list[FixedArray] = []
+        inputs: list[ArrayInput] = []
         self._data: list[Variable] = []
         replacements: dict[Variable, Variable] = {}
         for each in graph_inputs(parts):

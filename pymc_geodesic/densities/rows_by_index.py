@@ -112,8 +112,7 @@ class RowsByIndex:
         if graph in self._effects:
             return self._placeholder(graph, index).entries
         node = graph.owner
-        if node is None:
-            raise NotByIndexError(graph)
+        assert node is not None
         if isinstance(node.op, Elemwise):
             return node.op(*(self._entries(each, index) for each in node.inputs))
         if isinstance(node.op, DimShuffle) and node.op.new_order[:1] == (0,):

@@ -16,7 +16,8 @@ from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
-Rows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
+type ReadAllRows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
+"""Function that iterates over all rows in parts; None if they cannot be read again."""
 
 
 class AdaptedGradient:
@@ -62,7 +63,7 @@ class AdaptedGradient:
         exact: GradientFunctionLike,
         minibatch: GradientFunctionLike | None = None,
         total: TotalGradient | None = None,
-        all_rows: Rows | None = None,
+        all_rows: ReadAllRows | None = None,
         *,
         use_control_variates: bool = True,
         make_curvature: Callable[[], RowCurvature | None] | None = None,
@@ -89,7 +90,7 @@ class AdaptedGradient:
 
     @property
     def exact(self) -> GradientFunctionLike:
-        """Gradient and log-density over all rows, or over the subsample of `set_sample`."""
+        """Gradient without minibatch noise, of all rows or of the subsample of `set_sample`."""
         return self._exact.logp_grad
 
     @property

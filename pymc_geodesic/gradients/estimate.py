@@ -128,8 +128,8 @@ class GradientEstimate(Estimate):
 
         Returns
         -------
-        arguments : ndarray of int64, shape (n_steps,)
-            Argument of `logp_grad` in each inner step, usually the first row of a minibatch.
+        minibatches : ndarray of int64, shape (n_steps,)
+            Minibatch of each inner step, usually its first row.
         n_grad : int
             Number of gradient evaluations.
         """

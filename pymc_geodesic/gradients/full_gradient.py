@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.densities.compilation import CompiledGradient, FixedArray, RowBlock
+from pymc_geodesic.densities.compilation import ArrayInput, CompiledGradient, RowBlock
 from pymc_geodesic.runtime.gradient_functions import ComposedFunction, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
@@ -207,7 +207,7 @@ class RowCurvature:
         )
 
     @staticmethod
-    def _row_bytes(block: FixedArray) -> int:
+    def _row_bytes(block: ArrayInput) -> int:
         return int(np.prod(block.shape[1:], dtype=int)) * np.dtype(block.dtype).itemsize
 
     def hessian(

@@ -22,6 +22,7 @@ from pytensor.gradient import NullTypeGradError, grad, pushforward
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import (
+    ArrayInput,
     CompiledGradient,
     FixedArray,
     ResizedArray,
@@ -74,9 +75,11 @@ def minibatch_log_density(density: Density, scale: float) -> TensorVariable:
     return pt.add(*[pt.sum(term) for term in terms])
 
 
-def gradient_inputs(density: Density) -> list[FixedArray]:
+def gradient_inputs(density: Density) -> list[ArrayInput]:
     """List the inputs of a compiled gradient: variables of other steps, data, blocks of rows."""
-    inputs = [FixedArray(variable, variable.type.shape) for variable in density.others.values()]
+    inputs: list[ArrayInput] = [
+        FixedArray(variable, variable.type.shape) for variable in density.others.values()
+    ]
     for variable in density.arrays:
         shape = variable.type.shape
         inputs.append((ResizedArray if shape[:1] == (None,) else FixedArray)(variable, shape))
@@ -294,7 +297,7 @@ class MinibatchGradient(GradientEstimate):
         """Length of a position."""
         return sum(int(np.prod(q.type.shape, dtype=int)) for q in self._density.coordinates)
 
-    def _any_rows(self) -> tuple[TensorVariable, list[FixedArray]] | None:
+    def _any_rows(self) -> tuple[TensorVariable, list[ArrayInput]] | None:
         """Build the log-density of any number of rows, and its inputs.
 
         The last two inputs are the weights of the rows and of the other terms. Return None if there

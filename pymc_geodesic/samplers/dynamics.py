@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pymc_geodesic.adaptation.adaptation import DynamicsState
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.integrators import (
     EXACT,
@@ -30,7 +31,7 @@ the distribution of the positions: −8 % in the variance at m = 2 and Cε = 1
 """
 
 
-class Dynamics(Protocol):
+class Dynamics(DynamicsState, Protocol):
     """Dynamics that move a position by the inner steps of one draw.
 
     Attributes
@@ -41,26 +42,14 @@ class Dynamics(Protocol):
         State in addition to the position.
     thermostat : ndarray, shape (n_blocks,), or None
         ξ, the friction that thermostats add to C in each block; the ξ of the papers is C + ξ.
-    squares : ndarray
-        Sums of squared gradients of AdaGrad; empty without AdaGrad.
     """
 
     has_momentum: bool
     state: dict[str, Any]
-    squares: np.ndarray
 
     @property
     def thermostat(self) -> np.ndarray | None:
         """Friction that thermostats add in each block."""
-
-    def initialize(self, product: Product) -> None:
-        """Begin a chain on a product of manifolds."""
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw v ~ N(0, I) on the tangent space, or the noise of the previous step."""
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Apply a rotation of the Euclidean coordinates, which come first."""
 
     def run(
         self,
@@ -97,6 +86,7 @@ class GeodesicLangevin:
 
     has_momentum = True
     thermostat = None
+    squares = np.empty(0)
 
     def __init__(self, splitting: int = EXACT) -> None:
         self._splitting = splitting
@@ -104,7 +94,7 @@ class GeodesicLangevin:
 
     def initialize(self, product: Product) -> None:
         """Begin a chain; see `Dynamics`."""
-        self.v, self.squares = np.empty(0), np.empty(0)
+        self.v = np.empty(0)
         self._scratch = allocate_scratch(product.size)
 
     def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
@@ -167,6 +157,7 @@ class GeodesicNoseHoover:
     """
 
     has_momentum = True
+    squares = np.empty(0)
 
     def __init__(self, splitting: int = EXACT, inertia: float | None = None) -> None:
         self._splitting, self._thermostats = splitting, Thermostats(inertia)
@@ -179,7 +170,7 @@ class GeodesicNoseHoover:
 
     def initialize(self, product: Product) -> None:
         """Begin a chain with ξ = 0; see `Dynamics`."""
-        self.v, self.squares = np.empty(0), np.empty(0)
+        self.v = np.empty(0)
         self._thermostats.initialize(product)
         self.curvature_sums = np.zeros((len(product.dims), 2))
         self._scratch = allocate_scratch(product.size)
@@ -247,6 +238,7 @@ class EulerNoseHoover:
     """
 
     has_momentum = True
+    squares = np.empty(0)
 
     def __init__(self, inertia: float | None = None) -> None:
         self._thermostats = Thermostats(inertia)
@@ -259,7 +251,7 @@ class EulerNoseHoover:
 
     def initialize(self, product: Product) -> None:
         """Begin a chain with ξ = 0; see `Dynamics`."""
-        self.v, self.squares = np.empty(0), np.empty(0)
+        self.v = np.empty(0)
         self._thermostats.initialize(product)
         self._scratch = allocate_scratch(product.size)
 

@@ -38,7 +38,7 @@ class HMCSampler:
     Attributes
     ----------
     z : ndarray, shape (size,)
-        Position in the coordinates of the adaptation; empty before the first draw.
+        Position in the coordinates of the adaptation; empty before `start`.
     stream : ndarray of uint64, shape (2,)
         Random stream.
     """
@@ -73,7 +73,7 @@ class HMCSampler:
 
     @property
     def position(self) -> np.ndarray:
-        """Position in the coordinates of the model; empty before the first draw."""
+        """Position in the coordinates of the model; empty before `start`."""
         return self.adaptation.to_position(self.z) if self.z.size else self.z
 
     def start(self, x: np.ndarray) -> None:

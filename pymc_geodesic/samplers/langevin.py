@@ -71,12 +71,6 @@ class LangevinSampler:
     adaptation : LangevinAdaptation
     parameters : LangevinParameters or None
         Parameters of the last draw; None before the first.
-    position : ndarray, shape (size,)
-        In the coordinates of the model; empty before `start`.
-    z : ndarray, shape (size,)
-        In the coordinates of the adaptation; empty before `start`.
-    stream : ndarray of uint64, shape (2,)
-        Random stream.
     """
 
     def __init__(
@@ -98,17 +92,17 @@ class LangevinSampler:
 
     @property
     def position(self) -> np.ndarray:
-        """Position in the coordinates of the model."""
+        """Position in the coordinates of the model, shape (size,); empty before `start`."""
         return self.adaptation.to_position(self.z) if self.z.size else self.z
 
     @property
     def z(self) -> np.ndarray:
-        """Position in the coordinates of the adaptation."""
+        """Position in the coordinates of the adaptation, shape (size,); empty before `start`."""
         return self._chain.z
 
     @property
     def stream(self) -> np.ndarray:
-        """Random stream."""
+        """Random stream, shape (2,)."""
         return self._chain.stream
 
     def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
@@ -194,7 +188,10 @@ class LangevinSampler:
         return stats
 
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
-        """Raise an error for a draw that is not finite, unless it can be undone in the warm-up."""
+        """Raise an error for a draw that is not finite.
+
+        In the warm-up such a draw is undone, if the gradient at the starting point is finite.
+        """
         chain = self._chain
         if chain.n == 0:
             x = self.adaptation.to_position(before)

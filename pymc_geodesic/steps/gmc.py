@@ -49,9 +49,9 @@ class GMC(GeodesicStep):
 
     and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the
     posterior is the stationary distribution. On Euclidean variables this is Hamiltonian Monte
-    Carlo, in coordinates z, x = c + L z, that are adapted during tuning. Where the posterior is
-    nearly N(0, I) in these, the steps are those of a split Hamiltonian: the flow of N(0, I) is
-    exact, and kicks are by the residual r(z) = ∇log π(z) + z,
+    Carlo in coordinates z adapted during tuning, x = c + L z. If the posterior is nearly N(0, I) in
+    z, the Hamiltonian is split: the flow of N(0, I) is exact, and kicks are by the residual
+    r(z) = ∇log π(z) + z,
 
     .. math::
 
@@ -70,28 +70,28 @@ class GMC(GeodesicStep):
         Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
         is in units of posterior standard deviations.
     n_steps : int, optional
-        Number of leapfrog steps per draw. By default the length of a trajectory is random, within
+        Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
         not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1. A warning is issued for a
-        chain in which it is less than half of that.
+        chain whose acceptance rate is less than half of that.
     metric : {"auto", "sparse", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"sparse"`` is for hierarchical models: it
-        factors the sparse precision matrix of effects of groups, and centers each effect partially,
-        by the information of its rows relative to its prior, whether the model is centered or not.
+        factors the sparse precision matrix of group effects, and partially centers each effect by
+        the information of its rows relative to its prior, in centered and non-centered models.
         ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
         ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
         (``effect[group]``) whose normal prior depends on other variables; otherwise dense up to 500
-        coordinates, and beyond that diagonal plus low rank, at most ten
-        directions. An array is the
-        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
-        variances; it is used as given, with the variables in the order of ``vars``. A variable that
-        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates, and beyond that diagonal plus low rank, at most ten directions. An array
+        is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the
+        d variances; it is used as given, with the variables in the order of ``vars``. A variable
+        that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
         coordinates of the model, as does a user-specified ``step_size``.
     minibatch : str, variable or sequence of them, optional
-        Only with ``local``: the observed variable, or all ``pm.Data`` containers, to whose rows the
-        local variables belong. By default the rows of the observed variables.
+        Only with ``local``, and not for minibatches: the observed variable, or all ``pm.Data``
+        containers, to whose rows the local variables belong. By default the rows of the observed
+        variables.
     local : variable, name or sequence of them, optional
         Variables with one value for each row of the observations, or of the data in ``minibatch``,
         or the dimension of the rows, for all variables that have it. Each draw first runs
@@ -128,9 +128,9 @@ class GMC(GeodesicStep):
     the model, which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
     adapted, and the number of steps is not.
 
-    The Hamiltonian is split where at the end of a window of the tuning phase the mean square of
-    each coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with
-    ``n_steps`` or angles. With a split Hamiltonian the target rejection probability is half that of
+    The Hamiltonian is split if, at the end of a window of the tuning phase, the mean square of each
+    coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with ``n_steps`` or
+    circular variables. With a split Hamiltonian the target rejection probability is half that of
     ``target_accept`` (acceptance 0.9 instead of 0.8), because with long steps the energy errors
     are largest in the tails.
 
@@ -140,8 +140,9 @@ class GMC(GeodesicStep):
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
     ``acceptance_rate`` (with ``local`` that of the local variables), ``diverging`` (ΔH > 1000 or
-    not finite), ``n_grad`` (gradient evaluations), ``lp`` (log π at the draw, in the coordinates
-    that the step moves) and ``energy`` (H of the draw and its velocity), as in PyMC's HMC.
+    not finite), ``n_grad`` (gradient evaluations), ``lp`` (log π at the draw in the coordinates
+    that the step moves, which may differ from those of NUTS) and ``energy`` (H of the draw and its
+    velocity).
 
     References
     ----------
@@ -242,4 +243,4 @@ class GMC(GeodesicStep):
         )
         self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
         if self.local:
-            self.report_local_acceptance()
+            self._set_up_local_stats()

@@ -77,10 +77,10 @@ class gSGNHT(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float or callable, optional
-        Step size ε, a time, or a schedule: a function of the draw, such as `PolynomialDecay`.
-        Adapted during tuning by default.
+        Step size ε, or a schedule: a function of the index of the draw, such as `PolynomialDecay`.
+        Adapted by default; if it is specified, coordinates are not adapted.
     learning_rate : float, optional
-        γ, an alternative to ``step_size``: ε = sqrt(γ / N) with minibatches of N rows.
+        γ, an alternative to ``step_size``: ε = sqrt(γ / N), N the number of rows of the data.
     friction : float, optional
         Friction C, per unit of time: the intensity of the injected noise and the initial value of
         the thermostats. Adapted for each variable during tuning by default.
@@ -92,37 +92,39 @@ class gSGNHT(GeodesicStep):
         paper uses Q = 1, which is slow where C is large: a thermostat then needs about C² / ρ
         steps.
     n_steps : int, optional
-        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
-        nearly independent, or 10 if coordinates are not adapted.
+        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        coordinates are not adapted.
     gradient_noise : float, array or "fisher", optional
         Variance V of the gradient estimate, which is subtracted from the injected noise: one
         number, one number per coordinate, or ``"fisher"`` for the empirical Fisher information of
-        the first minibatch of each draw, at the position where the draw starts. None subtracts
-        nothing. If ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at zero
-        and the coordinate is counted in the sample stat ``noise_clips``.
+        the first minibatch of each draw, at the position where the draw starts. By default the
+        variance is measured and subtracted if coordinates are adapted, and nothing is subtracted
+        otherwise. If ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at
+        zero and the coordinate is counted in the sample stat ``noise_clips``.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
-        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
-        variances; it is used as given, with the variables in the order of ``vars``. A variable that
-        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
-        coordinates of the model, as does any user-specified parameter of the dynamics, such as
-        ``step_size``.
+        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
+        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
+        or the d variances; it is used as given, with the variables in the order of ``vars``. A
+        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
+        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
+        except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
-        Order of the control variates for minibatch gradients. 1 estimates the difference to a
-        centering point, at which the gradient over all rows is known, so that the gradient noise
-        decreases with the width of the posterior. 2 estimates the remainder of the first-order
-        expansion, for which the Hessian over all rows is computed too. False uses minibatch
-        gradients alone. ``"auto"`` starts with 1, switches to 2 if that makes an independent draw
-        cheaper, and uses neither if they cost more than they save.
+        Order of the control variates for minibatch gradients. With 1, minibatches estimate the
+        difference from the gradient at a centering point, where that over all rows is known, so
+        that the gradient noise decreases with the width of the posterior. With 2 they estimate the
+        remainder of the first-order expansion, for which the Hessian over all rows is computed too.
+        With False, or if an order does not halve the variance of the gradient noise, minibatch
+        gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
+        the cost of an independent draw.
     tune_temperature : float, optional
-        Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
-        crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
-        temperature bias to that of sampling. By default 11 if the gradients at the starting point
-        show that it is far from the posterior, and 1.5 otherwise; 101 with ``local``.
+        Initial kinetic temperature of tuning, which is annealed to that of sampling. Coordinates
+        are not adapted if it is specified. High temperatures leave the mode in which a chain
+        starts; 1 does not. By default 11 if the gradients at the starting point show that it is far
+        from the posterior, and 1.5 otherwise; 101 with ``local``.
     batch_size : int, optional
-        Number of rows per minibatch. All rows by default.
+        Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional
         Data whose rows form the minibatches: an observed variable or its dimension, or the names of
         all ``pm.Data`` containers with a row per observation. By default all observed variables,
@@ -132,21 +134,18 @@ class gSGNHT(GeodesicStep):
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
         `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
-        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
-        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
-        block has.
+        minibatches are drawn from one block while the next is loaded. Without it, a minibatch has
+        ``batches.batch_size`` rows, or as many as the first block, and the rows of about 16
+        minibatches are shuffled together.
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
         Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
         each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
-        thermostat compensates for it, except with local variables, it must be independent between
-        steps: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
-        temperature of slow coordinates below 1. In these cases ``"shuffled"`` is replaced by
-        ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
-        than 1,000 blocks, since the variance over K blocks differs from the known one by a relative
-        error of about sqrt(2/K).
+        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
+        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
+        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
+        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.
@@ -157,10 +156,8 @@ class gSGNHT(GeodesicStep):
         averages the gradient of the other variables over the last ``local_draws`` (Fisher's
         identity).
     local_draws : int
-        Number of transitions of the local variables to average over. At most N / n are used, where
-        n is the batch size: local draws are fixed during the integration steps of a draw, which
-        removes energy from the other variables. The variance between the local draws adds the same
-        energy only if there are at most N / n of them.
+        Number of transitions of the local variables to average over. At most N / n are used, n the
+        batch size.
     local_tune : int
         Number of transitions of the local variables to discard before those.
     local_steps : int
@@ -184,19 +181,18 @@ class gSGNHT(GeodesicStep):
     ------
     ValueError
         For contradictory arguments, arguments without effect, an unknown variable or container, a
-        batch larger than the data or data that hold NaN.
+        batch larger than the data or data that contain NaN.
 
     Notes
     -----
     By default the warm-up is that of `SGGMC`, with one thermostat for all Euclidean coordinates,
     which compensates the error of the measured noise.
 
-    Coordinates are not adapted if a parameter of the dynamics is specified, with ``local``, on
-    simplices, and for streams with few minibatches per epoch. ``step.adaptation`` shows what is
-    adapted. In these cases a thermostat keeps the mean temperature over the coordinates of a
-    variable at 1; coordinates with more gradient noise than the mean have a higher temperature. The
-    parameters that are not specified are adapted so that the temperature bias without a thermostat
-    would be 5 %.
+    Coordinates are not adapted if a parameter of the dynamics is specified, and in the other cases
+    of `SGGMC`. ``step.adaptation`` shows what is adapted. In these cases a thermostat keeps the
+    mean temperature over the coordinates of a variable at 1; coordinates with more gradient noise
+    than the mean have a higher temperature. The parameters that are not specified are adapted so
+    that the temperature bias without a thermostat would be 5 %.
 
     With steps of length ε the mean of v·v/m along geodesics exceeds the temperature of the
     positions by the factor 1 / (1 − ε²λ/4), λ the mean curvature along the velocities. The
@@ -206,12 +202,13 @@ class gSGNHT(GeodesicStep):
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
-    and variables), ``thermostat`` and ``friction`` (ξ and C, means over variables), ``noise_clips``
-    (coordinates whose known noise exceeds the noise of the dynamics), ``diverging`` (draw that is
-    not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
-    ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
-    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
-    with ``local`` also ``acceptance_rate`` (of the local variables).
+    and variables), ``thermostat`` and ``friction`` (means of ξ and C), ``noise_clips`` (coordinates
+    whose known noise exceeds the noise of the dynamics), ``diverging`` (draw that is not finite; in
+    the warm-up also other discarded draws), ``n_grad`` (gradient evaluations), ``phase``
+    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
+    ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
+    with control variates over that without); with ``local`` also ``acceptance_rate`` (of the local
+    variables).
 
     References
     ----------
@@ -230,7 +227,7 @@ class gSGNHT(GeodesicStep):
     ...     y = pg.VonMisesFisher("y", mu, 4.0, observed=x)
     ...     idata = pm.sample(
     ...         draws=300, tune=300, chains=1, progressbar=False, random_seed=1,
-    ...         step=pg.gSGNHT(batch_size=50, minibatch=["x"]),
+    ...         step=pg.gSGNHT(batch_size=50),
     ...         compute_convergence_checks=False,
     ...     )
     >>> bool(idata.posterior["mu"].mean("draw")[0, 0] > 0.98)
@@ -320,7 +317,6 @@ class gSGNHT(GeodesicStep):
         local_arguments = LocalArguments.of_step(
             self, local, draws=local_draws, tune=local_tune, steps=local_steps
         )
-        # coordinates are adapted where nothing about the dynamics is specified
         whitens = metric is not None and not specified
         super().__init__(
             vars,
@@ -340,11 +336,11 @@ class gSGNHT(GeodesicStep):
             local=self.local,
             local_arguments=local_arguments,
             noise=minibatch_noise(
+                self,
                 whitens=whitens,
-                has_control_variates=bool(order) and self.samples_all,
+                control_variates=order,
                 noise_is_known=gradient_noise is not None,
                 has_thermostats=True,
-                is_local=bool(self.local),
             ),
             with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
@@ -381,4 +377,4 @@ class gSGNHT(GeodesicStep):
         self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
         if self.local:
-            self.report_local_acceptance()
+            self._set_up_local_stats()

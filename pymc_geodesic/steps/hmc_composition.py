@@ -14,21 +14,18 @@ from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajector
 from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
-from pymc_geodesic.densities.effect_priors import PriorsOfEffects
 from pymc_geodesic.densities.group_effects import GroupEffects, find_effects
-from pymc_geodesic.densities.variables import ManifoldVariable, angles_of, hierarchical_pairs
+from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimate import GradientEstimate
 from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
-from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
-from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
-from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.packing import ManifoldPacking
+from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
 from pymc_geodesic.steps.pymc_interface import Model, SamplerWarning
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import check_metric_has_coordinates
@@ -197,23 +194,6 @@ def square_frames(
                 first = start + row * manifold.size
                 frames.append((slice(first, first + manifold.size), manifold.shape[0]))
     return frames
-
-
-def funnel_diagnosis(step: GeodesicStep, funnel: Funnel | None) -> Diagnosis | None:
-    """Describe a funnel and its remedy in the model of a step."""
-    if funnel is None:
-        return None
-    pairs = hierarchical_pairs(step.model, [each.name for each in step.variables])
-    return funnel.diagnosis(pairs, step.centered)
-
-
-def effect_scale_monitor(step: GeodesicStep) -> EffectScaleMonitor | None:
-    """Create the monitor of the scales of group effects; None for a model without them."""
-    priors = PriorsOfEffects(step.model, step.variables)
-    if not priors.columns:
-        return None
-    coordinates = ManifoldPacking(step.variables, step.product)
-    return EffectScaleMonitor(priors.columns, lambda x: priors(coordinates.unpack(x)))
 
 
 def trajectory_monitors(

@@ -52,7 +52,7 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.hmc_composition import effect_scale_monitor, funnel_diagnosis
+from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_eligible_arguments,
@@ -121,29 +121,32 @@ def user_parameters(
 
 
 def minibatch_noise(
+    step: GeodesicStep,
     *,
     whitens: bool,
-    has_control_variates: bool,
+    control_variates: str | int,
     noise_is_known: bool = False,
     has_thermostats: bool = False,
-    is_local: bool = False,
 ) -> MinibatchNoise:
     """Return the assumption of the dynamics about the gradient noise of successive minibatches.
 
     Parameters
     ----------
+    step : GeodesicStep
     whitens : bool
         Whether noise is measured in the warm-up and subtracted from the injected noise.
-    has_control_variates : bool
+    control_variates
+        See `pymc_geodesic.SGGMC`.
     noise_is_known : bool
         Whether the user specified a variance to subtract.
     has_thermostats : bool
         Whether thermostats compensate noise of unknown variance.
-    is_local : bool
-        Whether rows have local variables, so that all inner steps use the same minibatch.
     """
-    if is_local:
+    if step.local:  # all inner steps use the same minibatch
         return MinibatchNoise.ANY
+    # Before compilation, control variates are certain only for a step that samples all variables;
+    # rows drawn with replacement are valid in either case.
+    has_control_variates = bool(control_variates) and step.samples_all
     if noise_is_known or (whitens and not has_control_variates):
         return MinibatchNoise.SUBTRACTED
     return MinibatchNoise.WHITE if whitens or has_thermostats else MinibatchNoise.ANY
@@ -244,7 +247,7 @@ def langevin_adaptation(
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
 
-    `WhitenedAdaptation` if no parameter is user-specified, and rows and manifolds allow it;
+    `WhitenedAdaptation` if ``whitens``, and rows and manifolds allow it;
     `FixedParameters` if step size and friction are user-specified; otherwise
     `TemperatureAnnealing`, which adapts one or both of them in the coordinates of the model.
 

@@ -80,12 +80,12 @@ class ManifoldPacking:
 
 
 class CenteredPacking:
-    """Coordinates of a model in which effects replace offsets.
+    """Packing of a model whose offsets are replaced by effects.
 
     Parameters
     ----------
     packing : Packing
-        Coordinates of that model.
+        Packing of the model with effects.
     effects : CenteredEffects
     """
 

@@ -23,7 +23,7 @@ from pymc_geodesic.arguments import (
 )
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Euclidean
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, MinibatchNoise
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.dynamics import OverdampedLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
@@ -31,6 +31,7 @@ from pymc_geodesic.steps.estimates import gradient_estimate
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_monitors,
+    minibatch_noise,
     report_adaptation,
     stationarity_monitor,
     whitened_adaptation,
@@ -89,26 +90,27 @@ class SGLD(GeodesicStep):
         is the sum of the squares of all its gradient estimates so far: step sizes differ between
         coordinates and decrease over time; h √P decreases as t^−1/4.
     n_steps : int, optional
-        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
-        nearly independent, or 10 if coordinates are not adapted.
+        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        coordinates are not adapted.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
-        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
-        variances; it is used as given, with the variables in the order of ``vars``. A variable that
-        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
-        coordinates of the model, as does any user-specified parameter of the dynamics, such as
-        ``step_size``.
+        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
+        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
+        or the d variances; it is used as given, with the variables in the order of ``vars``. A
+        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
+        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
+        except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
-        Order of the control variates for minibatch gradients. 1 estimates the difference to a
-        centering point, at which the gradient over all rows is known, so that the gradient noise
-        decreases with the width of the posterior. 2 estimates the remainder of the first-order
-        expansion, for which the Hessian over all rows is computed too. False uses minibatch
-        gradients alone. ``"auto"`` starts with 1, switches to 2 if that makes an independent draw
-        cheaper, and uses neither if they cost more than they save.
+        Order of the control variates for minibatch gradients. With 1, minibatches estimate the
+        difference from the gradient at a centering point, where that over all rows is known, so
+        that the gradient noise decreases with the width of the posterior. With 2 they estimate the
+        remainder of the first-order expansion, for which the Hessian over all rows is computed too.
+        With False, or if an order does not halve the variance of the gradient noise, minibatch
+        gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
+        the cost of an independent draw.
     batch_size : int, optional
-        Number of rows per minibatch. All rows by default.
+        Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional
         Data whose rows form the minibatches: an observed variable or its dimension, or the names of
         all ``pm.Data`` containers with a row per observation. By default all observed variables,
@@ -118,17 +120,18 @@ class SGLD(GeodesicStep):
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
         `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
-        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
-        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
-        block has.
+        minibatches are drawn from one block while the next is loaded. Without it, a minibatch has
+        ``batches.batch_size`` rows, or as many as the first block, and the rows of about 16
+        minibatches are shuffled together.
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
         Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
         each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. Adapted dynamics subtract gradient noise, which
-        must be independent from step to step; for them ``"shuffled"`` is replaced by
-        ``"independent"``.
+        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
+        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
+        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
+        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.
@@ -145,7 +148,7 @@ class SGLD(GeodesicStep):
     ------
     ValueError
         For contradictory arguments, arguments without effect, an unknown variable or container, a
-        batch larger than the data or data that hold NaN.
+        batch larger than the data or data that contain NaN.
 
     Notes
     -----
@@ -158,10 +161,11 @@ class SGLD(GeodesicStep):
     noise of measured variance.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
-    ``diverging`` (draw that is not finite), ``n_grad`` (gradient evaluations), ``phase``
-    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
-    ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
-    with control variates over that without). SGLD has no velocity and no kinetic temperature.
+    ``diverging`` (draw that is not finite; in the warm-up also other discarded draws), ``n_grad``
+    (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
+    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
+    ``noise_ratio`` (variance of the gradient with control variates over that without). SGLD has no
+    velocity and no kinetic temperature.
 
     References
     ----------
@@ -183,7 +187,7 @@ class SGLD(GeodesicStep):
     ...     y = pm.Normal("y", mean, 1.0, observed=x)
     ...     idata = pm.sample(
     ...         draws=600, tune=200, chains=1, progressbar=False, random_seed=1,
-    ...         step=pg.SGLD(batch_size=50, minibatch=["x"]), compute_convergence_checks=False,
+    ...         step=pg.SGLD(batch_size=50), compute_convergence_checks=False,
     ...     )
     >>> bool(abs(idata.posterior["mean"].mean() - data.mean()) < 0.03)
     True
@@ -234,7 +238,6 @@ class SGLD(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        # coordinates are adapted where nothing about the dynamics is specified
         whitens = metric is not None and not specified
         super().__init__(
             vars,
@@ -249,7 +252,7 @@ class SGLD(GeodesicStep):
             self.model,
             self.variables,
             self.minibatches,
-            noise=MinibatchNoise.WHITE if whitens else MinibatchNoise.ANY,
+            noise=minibatch_noise(self, whitens=whitens, control_variates=order),
             with_value=whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )

@@ -57,7 +57,7 @@ class SGRLD(GeodesicStep):
     n_steps : int
         Number of steps per draw, each with the next minibatch.
     batch_size : int, optional
-        Number of rows per minibatch. All rows by default.
+        Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional
         Data whose rows form the minibatches: an observed variable or its dimension, or the names of
         all ``pm.Data`` containers with a row per observation. By default all observed variables,
@@ -67,9 +67,9 @@ class SGRLD(GeodesicStep):
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
         `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
-        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
-        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
-        block has.
+        minibatches are drawn from one block while the next is loaded. Without it, a minibatch has
+        ``batches.batch_size`` rows, or as many as the first block, and the rows of about 16
+        minibatches are shuffled together.
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}

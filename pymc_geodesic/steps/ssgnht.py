@@ -99,31 +99,32 @@ class SSGNHT(GeodesicStep):
         ``diffusion`` is given, and otherwise (1 + 20/m) / A², so that ξ equilibrates within the
         time 1/A.
     n_steps : int, optional
-        Number of integration steps per draw. By default 4 to 100, adapted to make successive draws
-        nearly independent, or 10 if coordinates are not adapted.
+        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        coordinates are not adapted.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
-        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
-        variances; it is used as given, with the variables in the order of ``vars``. A variable that
-        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
-        coordinates of the model, as does any user-specified parameter of the dynamics, such as
-        ``step_size``.
+        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
+        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
+        or the d variances; it is used as given, with the variables in the order of ``vars``. A
+        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
+        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
+        except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
-        Order of the control variates for minibatch gradients. 1 estimates the difference to a
-        centering point, at which the gradient over all rows is known, so that the gradient noise
-        decreases with the width of the posterior. 2 estimates the remainder of the first-order
-        expansion, for which the Hessian over all rows is computed too. False uses minibatch
-        gradients alone. ``"auto"`` starts with 1, switches to 2 if that makes an independent draw
-        cheaper, and uses neither if they cost more than they save.
+        Order of the control variates for minibatch gradients. With 1, minibatches estimate the
+        difference from the gradient at a centering point, where that over all rows is known, so
+        that the gradient noise decreases with the width of the posterior. With 2 they estimate the
+        remainder of the first-order expansion, for which the Hessian over all rows is computed too.
+        With False, or if an order does not halve the variance of the gradient noise, minibatch
+        gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
+        the cost of an independent draw.
     tune_temperature : float, optional
-        Kinetic temperature at the start of tuning, which is annealed from there. A high temperature
-        crosses the posterior quickly and leaves the mode in which a chain starts; 1 adds no
-        temperature bias to that of sampling. By default 151 if the gradients at the starting point
+        Initial kinetic temperature of tuning, which is annealed to that of sampling. Coordinates
+        are not adapted if it is specified. High temperatures leave the mode in which a chain
+        starts; 1 does not. By default 151 if the gradients at the starting point
         show that it is far from the posterior, and 1.5 otherwise.
     batch_size : int, optional
-        Number of rows per minibatch. All rows by default.
+        Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional
         Data whose rows form the minibatches: an observed variable or its dimension, or the names of
         all ``pm.Data`` containers with a row per observation. By default all observed variables,
@@ -133,21 +134,18 @@ class SSGNHT(GeodesicStep):
     batches : iterable, optional
         Yields blocks of rows of the data in ``minibatch``, for data larger than memory: arrays, or
         `scipy.sparse` matrices where the container is a `SparseData`. With ``batch_size``,
-        minibatches are drawn from one block while the next is loaded. Without it, rows are used in
-        the order in which they arrive, ``batches.batch_size`` at a time, or as many as the first
-        block has.
+        minibatches are drawn from one block while the next is loaded. Without it, a minibatch has
+        ``batches.batch_size`` rows, or as many as the first block, and the rows of about 16
+        minibatches are shuffled together.
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
         Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
         each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. Where gradient noise is subtracted or a
-        thermostat compensates for it, except with local variables, it must be independent between
-        steps: the noise of ``"shuffled"`` sums to zero over an epoch, which would leave the
-        temperature of slow coordinates below 1. In these cases ``"shuffled"`` is replaced by
-        ``"independent"``, and by ``"random"`` if the noise is subtracted and the data have fewer
-        than 1,000 blocks, since the variance over K blocks differs from the known one by a relative
-        error of about sqrt(2/K).
+        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
+        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
+        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
+        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.
@@ -164,7 +162,7 @@ class SSGNHT(GeodesicStep):
     ------
     ValueError
         For contradictory arguments, arguments without effect, an unknown variable or container, a
-        batch larger than the data or data that hold NaN.
+        batch larger than the data or data that contain NaN.
 
     Notes
     -----
@@ -183,10 +181,10 @@ class SSGNHT(GeodesicStep):
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (v·v/m averaged over inner steps and variables), ``thermostat`` and
-    ``diffusion`` (ξ and A, means over variables), ``diverging`` (draw that is not finite),
-    ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
-    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
-    ``noise_ratio`` (variance of the gradient with control variates over that without).
+    ``diffusion`` (means of ξ and A), ``diverging`` (draw that is not finite; in the warm-up also
+    other discarded draws), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"``
+    or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
+    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without).
 
     References
     ----------
@@ -276,7 +274,6 @@ class SSGNHT(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        # coordinates are adapted where nothing about the dynamics is specified
         whitens = metric is not None and not specified
         super().__init__(
             vars,
@@ -292,8 +289,9 @@ class SSGNHT(GeodesicStep):
             self.variables,
             self.minibatches,
             noise=minibatch_noise(
+                self,
                 whitens=whitens,
-                has_control_variates=bool(order) and self.samples_all,
+                control_variates=order,
                 has_thermostats=True,
             ),
             with_value=whitens and self.minibatches.minibatch is None,

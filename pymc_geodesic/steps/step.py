@@ -26,7 +26,11 @@ from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
-from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
+from pymc_geodesic.minibatches.row_inputs import (
+    check_observed_minibatches,
+    drawn_rows,
+    model_graphs,
+)
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import limit_blas_threads
@@ -77,26 +81,6 @@ TRAJECTORY_PROGRESS: Progress = (
     ("step_size", ".1e", "Step size"),
     ("acceptance_rate", ".2f", "Accept."),
 )
-
-
-def progress_columns(
-    progress: Progress, n_chains: int
-) -> tuple[list[TextColumn], dict[str, list[Any]]]:
-    """Create the columns of PyMC's progress bar, with initial values for each chain.
-
-    The columns are as wide as their values, so that a terminal of 80 columns does not cut them.
-    """
-    columns = [
-        TextColumn("{task.fields[" + stat + "]:" + template + "}", table_column=Column(title))
-        for stat, template, title in progress
-    ]
-    return columns, {stat: [0.0] * n_chains for stat, _, _ in progress}
-
-
-def progress_updates(progress: Progress) -> tuple[Callable[[dict], dict]]:
-    """Create a function that selects the values of the columns from the sample stats of a draw."""
-    names = [stat for stat, _, _ in progress]
-    return (lambda stats: {name: stats[name] for name in names},)
 
 
 LOCAL_TUNE_STEPS = 2000
@@ -156,7 +140,7 @@ class GeodesicStepState(StepMethodState):
 
 
 class GeodesicStep(BlockedStep):
-    """Base class of the step methods.
+    """Abstract base class of the step methods.
 
     A subclass sets ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and ``diagnoses`` in
     its constructor and overrides no method. `pymc.sample` calls
@@ -180,7 +164,8 @@ class GeodesicStep(BlockedStep):
     manifold : Manifold class, optional
         Manifold of all variables, instead of those that their transforms imply.
     centers_effects : bool
-        Whether group effects scale × offset move in centered form; see `with_centered_effects`.
+        Whether group effects scale × offset are sampled in centered form; see
+        `with_centered_effects`.
     is_corrected : bool
         Whether a Metropolis correction rejects proposals outside the support of the density.
     starts_at_edges : bool
@@ -195,7 +180,7 @@ class GeodesicStep(BlockedStep):
     packing : Packing
         Map between their values and one vector.
     centered : list of str
-        Offsets of group effects that are sampled as effects; see `with_centered_effects`.
+        Names of the offsets that are replaced by effects; see `with_centered_effects`.
     minibatches : MinibatchArguments
         The argument, with the names of the data whose rows are found in the model.
     rows : ModelRows or None
@@ -249,42 +234,43 @@ class GeodesicStep(BlockedStep):
     ) -> None:
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
-        self._given_model = modelcontext(model)
+        self._user_model = modelcontext(model)
         # copy of the model without named axes, with constant data in containers
         self.model, self.minibatches, self.rows = rows_as_containers(
-            without_named_axes(self._given_model), minibatches, has_local=local is not None
+            without_named_axes(self._user_model), minibatches, has_local=local is not None
         )
         if self.rows is not None:
             size = self.minibatches.batch_size
             _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
-        every = manifold_variables(
-            self.model, self._same_variables(vars), manifolds, manifold=manifold
+        sampled = manifold_variables(
+            self.model, self._names_in_copy(vars), manifolds, manifold=manifold
         )
         if isinstance(local, str) and local in self.model.dim_lengths:
             dims = self.model.named_vars_to_dims
             local = [v.name for v in self.model.free_RVs if dims.get(v.name, ())[:1] == (local,)]
-        of_rows = self._same_variables(local)
-        self.local = [] if local is None else manifold_variables(self.model, of_rows, by_row=True)
+        local_names = self._names_in_copy(local)
+        self.local = (
+            [] if local is None else manifold_variables(self.model, local_names, by_row=True)
+        )
         if chosen := [each.name for each in self.local if each.name in (manifolds or {})]:
             raise ValueError(
                 f"manifolds= has no effect on {chosen}, which local= names. Remove them from "
                 "manifolds="
             )
         self._mode = dict(compile_kwargs or {}).get("mode")
-        # options of the last `pymc.sample` that `_check_arguments_of_sample` has checked
-        self._seen: Mapping[str, Any] | None = None
-        self.variables = global_variables(name, self.model, every, self.local)
+        self._checked_compile_kwargs: Mapping[str, Any] | None = None
+        self.variables = global_variables(name, self.model, sampled, self.local)
         if not is_corrected or self.local:
             warn_about_square_frames(name, (*self.variables, *self.local))
         check_observed_minibatches(self.model)
         if not is_corrected:
             check_smoothness(name, self.model, self.variables, self.minibatches)
-        values = {value.name: value for value in self._given_model.value_vars}
+        values = {value.name: value for value in self._user_model.value_vars}
         self.vars = [values[each.value_name] for each in (*self.variables, *self.local)]
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
-        self._model_of_points = self.model
+        self._uncentered_model = self.model  # with the variables of the points of `pymc.sample`
         self.centered: list[str] = []
         draws_rows = draws_minibatches(self.model)
         if centers_effects and self.samples_all and (self.minibatches.names or draws_rows):
@@ -300,8 +286,10 @@ class GeodesicStep(BlockedStep):
         self._last_values: dict[str, np.ndarray] = {}
 
     def _center_effects(self) -> None:
-        """Move group effects scale × offset in centered form."""
-        model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
+        """Sample group effects scale × offset in centered form."""
+        drawn = drawn_rows(model_graphs(self.model)).values()
+        n_rows = self.minibatches.n_rows or max((len(row.data) for row in drawn), default=None)
+        model, effects = with_centered_effects(self.model, n_rows)
         if effects is None:
             return
         self.model, self.centered = model, effects.names
@@ -325,7 +313,7 @@ class GeodesicStep(BlockedStep):
         """
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
-            raise wrong_model_error(type(self).__name__, self._given_model, model)
+            raise wrong_model_error(type(self).__name__, self._user_model, model)
         self._check_arguments_of_sample()
         return self._vars
 
@@ -333,37 +321,37 @@ class GeodesicStep(BlockedStep):
     def vars(self, values: list[TensorVariable]) -> None:
         self._vars = values
 
-    def _same_variables(self, given: Any) -> Any:
-        """Replace variables of the user's model by those of the copy that the step uses."""
-        model = self._given_model
+    def _names_in_copy(self, given: Any) -> Any:
+        """Replace variables of the user's model by their names, which the copy has too."""
+        model = self._user_model
         if isinstance(given, Variable) and self.model is not model:
             rv = model.values_to_rvs.get(given, given)
             return rv.name if model.named_vars.get(rv.name) is rv else given
         is_several = isinstance(given, Iterable) and not isinstance(given, str)
         if self.model is model or not is_several:
             return given
-        return [self._same_variables(each) for each in given]
+        return [self._names_in_copy(each) for each in given]
 
     def _check_arguments_of_sample(self) -> None:
         """Warn once if `pymc.sample` has another backend or its draws need much memory."""
         arguments = arguments_of_sample()
         given = None if arguments is None else arguments["compile_kwargs"]
-        if arguments is None or given is self._seen:
+        if arguments is None or given is self._checked_compile_kwargs:
             return
-        self._seen = given
+        self._checked_compile_kwargs = given
         if given:
             warn_about_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
         if arguments["trace"] is None:
             n_draws = arguments["chains"] * arguments["draws"]
-            warn_about_memory(self._given_model, n_draws, arguments["var_names"])
+            warn_about_memory(self._user_model, n_draws, arguments["var_names"])
 
     @property
     def samples_all(self) -> bool:
         """Whether the step samples all free variables of the model."""
         return len(self.model.free_RVs) == len(self.variables) + len(self.local)
 
-    def report_local_acceptance(self) -> None:
-        """Add the acceptance rate of local variables to the sample stats, and prolong tuning."""
+    def _set_up_local_stats(self) -> None:
+        """Add the acceptance rate of local variables to the stats; increase the default tune."""
         self.default_tune_steps = LOCAL_TUNE_STEPS
         self.stats_dtypes_shapes = {**self.stats_dtypes_shapes, "acceptance_rate": (np.float64, [])}
         self.stats_dtypes = [{k: dtype for k, (dtype, _) in self.stats_dtypes_shapes.items()}]
@@ -374,7 +362,7 @@ class GeodesicStep(BlockedStep):
         """Prepare for one chain; see `pymc.step_methods.compound.BlockedStep.setup_chain`."""
         super().setup_chain(rng, tune, draws)
         if self._has_partial_data:
-            _STEPS_OF_CHAIN.add(self._given_model, self)
+            _STEPS_OF_CHAIN.add(self._user_model, self)
         stream = new_stream(self.rng)
         limit_blas_threads(os.getpid())
         self.estimator.source.refresh()
@@ -430,7 +418,7 @@ class GeodesicStep(BlockedStep):
         name, adaptation = type(self).__name__, self.sampler.adaptation
         check_log_density(name, self.variables, self._log_terms, point)
         if self._has_partial_data:
-            _STEPS_OF_CHAIN.check(self._given_model, self)
+            _STEPS_OF_CHAIN.check(self._user_model, self)
         if self._n_tune or not adaptation.needs_warm_up:
             return
         if adaptation.is_tuned:
@@ -482,7 +470,7 @@ class GeodesicStep(BlockedStep):
         """Log-density of each term of the model."""
         source = self.estimator.source
         return LogTerms(
-            self._model_of_points,
+            self._uncentered_model,
             {*source.arrays, *source.whole} if source.replaces_arrays else (),
             [variable.name for variable in self.variables] if self._starts_at_edges else [],
         )
@@ -594,8 +582,13 @@ class GeodesicStep(BlockedStep):
 
     @classmethod
     def _progressbar_config(cls, n_chains: int = 1) -> tuple[list, dict[str, list]]:
-        return progress_columns(cls._progress_stats, n_chains)
+        columns = [  # as wide as their values, for terminals of 80 columns
+            TextColumn("{task.fields[" + stat + "]:" + template + "}", table_column=Column(title))
+            for stat, template, title in cls._progress_stats
+        ]
+        return columns, {stat: [0.0] * n_chains for stat, _, _ in cls._progress_stats}
 
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:
-        return progress_updates(cls._progress_stats)
+        names = [stat for stat, _, _ in cls._progress_stats]
+        return (lambda stats: {name: stats[name] for name in names},)

@@ -57,21 +57,21 @@ class SubgradientHMC(GeodesicStep):
         Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
         is in units of posterior standard deviations.
     n_steps : int, optional
-        Number of leapfrog steps per draw. By default the length of a trajectory is random, within
+        Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
         not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1. A warning is issued for a
-        chain in which it is less than half of that.
+        chain whose acceptance rate is less than half of that.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
         of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates and beyond that uses scales and up to ten directions. An array is the
-        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
-        variances; it is used as given, with the variables in the order of ``vars``. A variable that
-        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
-        coordinates of the model, as does any user-specified parameter of the dynamics, such as
-        ``step_size``.
+        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
+        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
+        or the d variances; it is used as given, with the variables in the order of ``vars``. A
+        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
+        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
+        except ``n_steps``.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional

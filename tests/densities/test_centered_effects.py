@@ -152,6 +152,18 @@ def test_only_minibatches_are_centered():
     assert pg.SGGMC(batch_size=100, metric=None, model=slopes()).centered == []
 
 
+@pytest.mark.parametrize(("n_rows", "centered"), [(50 * GROUPS, ["z"]), (50 * GROUPS - 1, [])])
+def test_number_of_rows_of_minibatches_drawn_by_pymc(n_rows, centered):
+    """The rows per group are those of the data, and not those of a minibatch."""
+    with pm.Model() as model:
+        group, y = pm.Minibatch(GROUP[:n_rows], Y[:n_rows], batch_size=20)
+        z = pm.Normal("z", shape=GROUPS)
+        effects = (pm.HalfNormal("scale") * z)[group]
+        pm.Normal("y", effects, 1.0, observed=y, total_size=n_rows)
+    step = pg.SGGMC(model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    assert step.centered == centered
+
+
 def test_single_precision():
     with pytensor.config.change_flags(floatX="float32"):
         model = crossed()

@@ -118,7 +118,7 @@ DISTINCT = {
     "control_variates": [{"SCIR"}],
     "tune_temperature": [{"SSGNHT"}],
     "minibatch": [{"GMC"}],
-    "minibatch_order": [POSITIVE, {"SGLD"}],
+    "minibatch_order": [POSITIVE],
     "local": [{"GMC"}, POSITIVE],
     "local_draws": [{"GMC"}, POSITIVE],
     "local_tune": [POSITIVE],

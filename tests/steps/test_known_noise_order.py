@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 from scipy import sparse
 
-from pymc_geodesic import SGGMC, SGLD, SparseData, gSGNHT
+from pymc_geodesic import SGGMC, SGLD, SSGNHT, SparseData, gSGNHT
 from pymc_geodesic.datasets import row_blocks
 from pymc_geodesic.minibatches.resident_rows import IndependentRows, RandomRows, ShuffledRows
 from tests.grids import cross, slow
@@ -44,7 +44,7 @@ def test_order_of_the_rows(route, step_class, n_rows, noise, expected):
 
 @pytest.mark.parametrize(
     ("step_class", "n_rows", "arguments", "expected"),
-    cross([SGGMC, gSGNHT], [
+    cross([SGGMC, gSGNHT, SSGNHT, SGLD], [
         (999 * BATCH, {}, RandomRows),
         (1000 * BATCH, {}, IndependentRows),
         (999 * BATCH, {"control_variates": False}, RandomRows),
