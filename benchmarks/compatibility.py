@@ -233,8 +233,8 @@ HEAD = """# Compatibility
 Each row is a model with a free and an observed variable of the given distribution or transform,
 with inferred parameters; `Hinge` and `MulticlassHinge` only have an observed variable. Each cell is
 a short run: "yes" means that the run finishes with finite results, not that the few draws are
-representative of the posterior, "–" that the combination does not apply, "not run" that it was not
-tested. `python -m benchmarks.compatibility` writes this page.
+representative of the posterior, "–" that the combination does not apply.
+`python -m benchmarks.compatibility` writes this page.
 
 - `tests/distributions/test_back_ends.py` compares log-density and gradient of all rows between
   PyTensor's Numba, C and JAX backends.
