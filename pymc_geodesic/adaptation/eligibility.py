@@ -189,6 +189,18 @@ def _check_memory(source: RowSource, size: int) -> Ineligible | None:
     return Ineligible(reason, f"Use batch_size <= {largest}", largest)
 
 
+def _without_pass(source: RowSource) -> Ineligible:
+    """Return the reason why the gradient over all rows cannot be computed by a pass over them."""
+    if not source.is_streamed:
+        return Ineligible("the rows are drawn in several independent groups")
+    if source.whole:
+        return Ineligible("the blocks of batches= contain sparse matrices")
+    return Ineligible(
+        "the rows cannot be read more than once",
+        "Use batches= that can be iterated over repeatedly, such as a list or a DataLoader",
+    )
+
+
 def check_eligibility(
     estimate: GradientEstimate, product: Product, *, has_control_variates: bool
 ) -> Ineligible | None:
@@ -206,10 +218,7 @@ def check_eligibility(
     if source.has_all_rows:
         return None
     if source.all_rows() is None:
-        return Ineligible(
-            "the rows cannot be read more than once",
-            "Use batches= that can be iterated over repeatedly, such as a list or a DataLoader",
-        )
+        return _without_pass(source)
     too_large = _check_memory(source, product.size)
     if too_large is not None:
         return too_large

@@ -32,6 +32,7 @@ from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, scale_of
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.minibatches.model_rows import model_with
+from pymc_geodesic.minibatches.row_inputs import drawn_rows
 
 MIN_ROWS = 50
 """Minimum average number of rows per group for the centered form. With 30 to 1,000 rows per group
@@ -80,8 +81,8 @@ def with_centered_effects(
     ----------
     model : pymc.Model
     n_rows : int, optional
-        Number of rows of the full data, if the model contains a sample or a minibatch of them; by
-        default the length of the longest index into the offsets.
+        Number of rows of the full data, if the model contains a sample of them; by default the
+        length of the longest index into the offsets, in all rows if `pymc.Minibatch` draws it.
 
     Returns
     -------
@@ -129,6 +130,14 @@ def _gather(
             offsets = [v for v in offsets if v.value not in error.args]
 
 
+def _n_rows(index: TensorVariable, n_rows: int | None) -> int:
+    """Return the number of rows of the full data with an index; see `with_centered_effects`."""
+    drawn = drawn_rows([index])
+    if drawn:
+        return max(len(row.data) for row in drawn.values())
+    return n_rows or int(unoptimized_function([], index.shape[0])())
+
+
 def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable, TensorVariable]:
     """Scale q of each variable whose groups have many rows, as a function of value variables."""
     fixed = with_fixed_shapes(model)
@@ -151,8 +160,7 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
         inputs = [v for v in graph_inputs([scale]) if not isinstance(v, Constant)]
         if any(isinstance(v, SharedVariable) or v.name not in values for v in inputs):
             continue
-        lengths = [unoptimized_function([], each.index.shape[0])() for each in gathered]
-        if (n_rows or max(lengths)) < MIN_ROWS * variable.shape[0]:
+        if max(_n_rows(each.index, n_rows) for each in gathered) < MIN_ROWS * variable.shape[0]:
             continue
         rv = model[variable.name]
         (scales[rv],) = rebuild_graphs([scale], {v: values[v.name] for v in inputs})

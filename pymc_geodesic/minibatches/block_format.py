@@ -208,11 +208,13 @@ def _describe_origin(
     row = position % sum(map(rows_of, blocks))
     if positions is not None:
         row = int(np.flatnonzero(positions == row)[0])
+    if len(blocks) == 1:
+        return origin(blocks[0][name], row) or f", row {row}"
     for block in blocks[:-1]:
-        if row < rows_of(block):  # from an earlier block than the one named in messages
+        if row < rows_of(block):
             return origin(block[name], row)
         row -= rows_of(block)
-    return origin(blocks[-1][name], row) or f", row {row}"
+    return origin(blocks[-1][name], row)
 
 
 def _joined(parts: Iterable[LaidOut]) -> LaidOut:

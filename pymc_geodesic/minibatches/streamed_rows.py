@@ -368,12 +368,15 @@ class StreamedBlocks(_BlockSource):
         if self._pass.consumed != begin:
             self._pass.restart(begin)
         parts = [self._pass.next_block()]
+        first = self._pass.consumed
         while (n_rows := sum(map(rows_of, parts))) < min_rows:
             parts[-1] = self._format.kept(parts[-1])
             parts.append(self._pass.next_block())
         length = n_rows if self.with_replacement else n_rows + self.batch_size - 1
         memory, self._free_buffers = self._free_buffers, Buffers()
-        where = f"block {self._pass.consumed}"
+        where = f"block {first}"
+        if len(parts) > 1:
+            where += f" or one of the {len(parts) - 1} after it"
         arrays, whole = self._format.lay_out(parts, row_permutation(n_rows), length, memory, where)
         end = self._pass.consumed
         if not self._means.is_done:

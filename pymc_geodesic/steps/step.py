@@ -26,11 +26,7 @@ from pymc_geodesic.densities.variables import manifold_variables, product_of
 from pymc_geodesic.gradients.estimate import Estimate
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
-from pymc_geodesic.minibatches.row_inputs import (
-    check_observed_minibatches,
-    drawn_rows,
-    model_graphs,
-)
+from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import limit_blas_threads
@@ -287,9 +283,7 @@ class GeodesicStep(BlockedStep):
 
     def _center_effects(self) -> None:
         """Sample group effects scale × offset in centered form."""
-        drawn = drawn_rows(model_graphs(self.model)).values()
-        n_rows = self.minibatches.n_rows or max((len(row.data) for row in drawn), default=None)
-        model, effects = with_centered_effects(self.model, n_rows)
+        model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
         if effects is None:
             return
         self.model, self.centered = model, effects.names

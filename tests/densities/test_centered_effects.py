@@ -164,6 +164,22 @@ def test_number_of_rows_of_minibatches_drawn_by_pymc(n_rows, centered):
     assert step.centered == centered
 
 
+@pytest.mark.parametrize("is_drawn", [True, False])
+def test_rows_of_other_tables_do_not_count(is_drawn):
+    """The rows per group are those of the table whose rows have the effects."""
+    n_rows, n_other = 10 * GROUPS, 100 * GROUPS
+    with pm.Model() as model:
+        x, other = pm.Minibatch(X[:n_other], Y[:n_other], batch_size=20)
+        group, y = GROUP[:n_rows], Y[:n_rows]
+        if is_drawn:
+            group, y = pm.Minibatch(group, y, batch_size=10)
+        z = pm.Normal("z", shape=GROUPS)
+        pm.Normal("other", pm.Normal("slope") * x, 1.0, observed=other, total_size=n_other)
+        effects = (pm.HalfNormal("scale") * z)[group]
+        pm.Normal("y", effects, 1.0, observed=y, total_size=n_rows)
+    assert pg.SGGMC(model=model, compile_kwargs={"mode": "FAST_COMPILE"}).centered == []
+
+
 def test_single_precision():
     with pytensor.config.change_flags(floatX="float32"):
         model = crossed()

@@ -297,6 +297,15 @@ def test_invalid_blocks_are_reported_when_they_are_read(batches, message):
         take_two_blocks()
 
 
+def test_concatenated_blocks_are_named_in_messages():
+    blocks = blocks_of([40, 40, 40])
+    blocks[1][0][3, 1] = np.nan
+    with pytest.raises(ValueError, match=r"in block \d or one of the 2 after it; drop"):
+        take(source_of(blocks), 24)
+    with pytest.raises(ValueError, match=r"in block \d; drop"):
+        take(source_of(blocks[1:2]), 8)
+
+
 def test_an_iterator_raises():
     source = source_of(block for block in blocks_of([40, 40, 40]))
     with pytest.raises(ValueError, match=r"batches= is an exhausted generator.*a list"):

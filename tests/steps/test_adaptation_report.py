@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pymc as pm
 import pytest
+from scipy import sparse
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation import eligibility
@@ -177,3 +178,47 @@ def test_report_of_scales_and_sparse_metrics():
     assert repr(step.adaptation) == f"adapts {SPARSE} and step size; n_steps=5 is user-specified."
     step = pg.GMC(model=groups())
     assert repr(step.adaptation) == f"adapts {SPARSE}, step size and length of trajectories."
+
+
+def drawn_tables() -> tuple[pm.Model, dict]:
+    with pm.Model() as model:
+        mean = pm.Normal("mean")
+        for name in "uv":
+            rows = pm.Minibatch(np.linspace(-1.0, 1.0, 40), batch_size=4)
+            pm.Normal(name, mean, 1.0, observed=rows, total_size=40)
+    return model, {}
+
+
+def sparse_blocks() -> tuple[pm.Model, dict]:
+    X, y = sparse.eye_array(40, 3, format="csr"), np.zeros(40)
+    with pm.Model() as model:
+        rows, observed = pg.SparseData("X", X[:1]), pm.Data("rows", y[:1])
+        pm.Normal("y", rows @ pm.Normal("w", shape=3), 1.0, observed=observed)
+    arguments = {"minibatch": ["X", "rows"], "batches": [(X, y)], "batch_size": 4}
+    return model, arguments | {"total_size": 40}
+
+
+def generator() -> tuple[pm.Model, dict]:
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("mean"), 1.0, observed=pm.Data("rows", np.zeros(1)))
+    blocks = (np.zeros(40) for _ in range(3))
+    return model, {"minibatch": "rows", "batches": blocks, "batch_size": 4, "total_size": 120}
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (drawn_tables, "the rows are drawn in several independent groups."),
+        (sparse_blocks, "the blocks of batches= contain sparse matrices."),
+        (
+            generator,
+            "the rows cannot be read more than once. Use batches= that can be iterated over "
+            "repeatedly, such as a list or a DataLoader.",
+        ),
+    ],
+)
+def test_reason_without_a_gradient_over_all_rows(make, reason):
+    model, arguments = make()
+    step = pg.SGGMC(model=model, **arguments)
+    assert repr(step.adaptation).endswith(f"without control variates: {reason}")
