@@ -36,6 +36,8 @@ from benchmarks.every_distribution import (
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 SEED = 1
 INTERPRETED = {"mode": "FAST_COMPILE"}
+SHORT = {"max_treedepth": 1}
+"""Without compilation, a gradient of `MatrixBingham` takes a second."""
 WORKS, NOT_APPLICABLE, NOT_RUN = "yes", "–", "not run"
 
 
@@ -171,8 +173,8 @@ def pickled(name: str) -> None:
 
 
 COLUMNS: dict[str, Callable[[str], Any]] = {
-    "NUTS": nuts(nuts_sampler="pymc", compile_kwargs=INTERPRETED),
-    "NUTS, JAX": nuts("jax", nuts_sampler="pymc", backend="jax"),
+    "NUTS": nuts(nuts_sampler="pymc", compile_kwargs=INTERPRETED, nuts=SHORT),
+    "NUTS, JAX": nuts("jax", nuts_sampler="pymc", backend="jax", nuts=SHORT),
     "nutpie, Numba": nuts("nutpie", nuts_sampler="nutpie"),
     "nutpie, JAX": nuts(
         "nutpie", nuts_sampler="nutpie",
