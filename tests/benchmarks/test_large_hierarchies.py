@@ -59,6 +59,7 @@ def exact_moments(data, n_grid=24):
     return weights / weights.sum() @ points
 
 
+@pytest.mark.slow
 def test_gibbs_sampler_has_the_posterior_of_scales():
     rng = np.random.default_rng(3)
     codes = {"a": np.tile(np.arange(4), 4), "b": np.repeat(np.arange(4), 4)}

@@ -204,6 +204,7 @@ def _tiny_table(folder):
     return folder / "t.parquet"
 
 
+@pytest.mark.slow
 def test_memory_of_tables(tmp_path):
     """Peak allocations of Arrow and Python."""
     pa = pytest.importorskip("pyarrow")

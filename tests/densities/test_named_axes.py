@@ -8,6 +8,7 @@ from pytensor.xtensor import as_xtensor
 
 import pymc_geodesic as pg
 from pymc_geodesic.densities.named_axes import without_named_axes
+from tests.grids import slow
 
 N, GROUPS = 300, 4
 RNG = np.random.default_rng(5)
@@ -55,9 +56,9 @@ def sample(model, make):
     return idata.posterior
 
 
-@pytest.mark.parametrize("constants", [False, True], ids=["data", "constants"])
+@pytest.mark.parametrize("constants", [slow(False), True], ids=["data", "constants"])
 @pytest.mark.parametrize(
-    "make", [pg.GMC, lambda: pg.SGGMC(batch_size=30)], ids=["GMC", "SGGMC, rows found"]
+    "make", [slow(pg.GMC), lambda: pg.SGGMC(batch_size=30)], ids=["GMC", "SGGMC, rows found"]
 )
 def test_draws_are_those_of_the_model_of_plain_arrays(make, constants):
     expected, found = sample(plain(), make), sample(with_dims(constants=constants), make)

@@ -228,6 +228,7 @@ def regression():
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_minibatches_with_control_variates_agree_with_all_rows(regression):
     with regression:
@@ -264,6 +265,7 @@ def test_gradients_are_those_of_the_model(model, score, exact):
     np.testing.assert_allclose(np.diff(log_density), np.diff(change), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_transforms_of_all_kinds_lead_to_values():
     """A random bound, a simplex, and a discrete variable."""

@@ -44,6 +44,7 @@ def test_levels_under_the_null_are_nominal(target):
         assert stats.binomtest(count, len(found), level).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_levels_with_few_points_by_simulation():
     """Samples of the distribution itself make the p-values uniform for eight points too."""
     found = p_values(DISTRIBUTIONS["Kent"](), 8, "monte-carlo", 39, 60)

@@ -162,6 +162,7 @@ def sorted_counts():
     return model, shards_of(z=labels, t=times, y=numbers), exact
 
 
+@pytest.mark.slow
 def test_counts_of_heterogeneous_shards_have_the_posterior_of_all_rows():
     """For labels and Poisson counts the surrogates are exact."""
     model, shards, exact = sorted_counts()
@@ -177,6 +178,7 @@ def test_counts_of_heterogeneous_shards_have_the_posterior_of_all_rows():
     assert idata["shards"]["shift"].max() < 1e-6
 
 
+@pytest.mark.slow
 def test_proportions_without_surrogates():
     counts = np.random.default_rng(1).multinomial(1, [0.5, 0.3, 0.2], size=(2, 200))
     with pm.Model() as model:

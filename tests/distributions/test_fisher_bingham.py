@@ -87,6 +87,7 @@ def test_members_of_the_family_agree():
     np.testing.assert_allclose(*densities, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_batched_parameters_equal_a_loop():
     rng = np.random.default_rng(1)
     mu, x = draw_uniform_directions(rng, (4, 1, 3)), draw_uniform_directions(rng, (4, 2, 3))
@@ -199,6 +200,7 @@ def test_draws_have_the_exact_distribution(backend, name, request):
         assert stats.kstest(x @ direction, cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("matrix", "vector"),
     [

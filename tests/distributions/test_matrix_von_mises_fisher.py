@@ -105,6 +105,7 @@ def test_each_matrix_of_a_batch_has_its_own_distribution():
     np.testing.assert_allclose(sample, np.broadcast_to(F / 1e4, (5, 2, 3, 2)), atol=0.1)
 
 
+@pytest.mark.slow
 def test_pm_draw_is_the_same_sampler():
     variable = MatrixVonMisesFisher.dist(STRONG, shape=(4000, 3, 2))
     sample = pm.draw(variable, random_seed=1)

@@ -211,6 +211,7 @@ def circle_p_value(x, mu, cov):
     return stats.kstest(found, lambda a: np.interp(a, angles, cumulative)).pvalue
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", [slow("numpy"), "numba"])
 def test_draws_with_a_covariance_have_the_distribution(backend):
     mu = np.array([0.5, -0.7])

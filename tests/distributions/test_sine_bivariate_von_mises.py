@@ -72,6 +72,7 @@ def constant_by_jax(pairs):
     ]
 
 
+@pytest.mark.slow
 def test_jax_agrees(constant):
     """With a fixed number of terms; NaN if they do not suffice."""
     pytest.importorskip("jax")

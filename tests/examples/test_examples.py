@@ -133,6 +133,7 @@ def small_run(module, corpus, name, seconds):
     return module.run(step, point, model, corpus.test, seconds=seconds, tune=2, every=seconds / 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [slow("gSGNHT, tuned"), "VI", slow("stochastic VI")])
 def test_topics_of_20news(monkeypatch, tmp_path, corpus, name):
     module = example("spherical_topics_of_20news")

@@ -147,6 +147,7 @@ def test_acceptance_is_that_of_single_rows(hierarchy, estimator):
 SET = {"step_size": 0.03, "friction": 5.0, "n_steps": 10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["gibbs", slow("sggmc"), slow("gsgnht")])
 def test_posterior_of_the_global_variable(hierarchy, sampler):
     """With all rows, and more draws of the local variables than necessary."""

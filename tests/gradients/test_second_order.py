@@ -265,6 +265,7 @@ def test_new_data_update_the_hessian():
     assert max(worst_errors(setup)) < 1e-10
 
 
+@pytest.mark.slow
 def test_sparse_rows_have_second_derivatives():
     from scipy.sparse import random as random_sparse
 

@@ -43,6 +43,7 @@ def alarms(n_blocks, n_times, seed=1):
     return sum(found_in(columns_of(rng), n_blocks) is not None for _ in range(n_times))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_blocks", [2, 30, 300])
 def test_no_alarm_for_rows_in_random_order(n_blocks):
     """At most one in a thousand; three in 400 have probability 0.008."""

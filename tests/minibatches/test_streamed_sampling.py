@@ -168,6 +168,7 @@ needs_linux = pytest.mark.skipif(
 ROW_BYTES = 29 * 4
 
 
+@pytest.mark.slow
 @needs_linux
 @pytest.mark.parametrize(
     ("what", "row_bytes"), [("rows", ROW_BYTES), slow("sparse", ROW_BYTES + 29 * 4 + 2 * 8)]

@@ -41,6 +41,7 @@ def deviations(exact, found):
     return by_batches((exact.indices(found)[:, None] == often).astype(float), exact.p[often])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [6_000, slow(12_000)])
 def test_full_data_and_long_steps_sample_partitions_exactly(exact, n):
     """The mutants below have errors of at least 50 standard errors after 6,000 draws."""

@@ -66,6 +66,7 @@ def test_predictive_density():
     assert found == pytest.approx(exact.logpdf(x), rel=1e-10)
 
 
+@pytest.mark.slow
 def test_augmentation_draws_from_the_conditional_distribution():
     """One row of three classes and one feature: mean and variance of η by quadrature on a grid."""
     rng = np.random.default_rng(3)

@@ -136,6 +136,7 @@ def test_moments_on_the_circle_where_scales_differ(values, slopes):
     np.testing.assert_allclose(found[2], second, atol=2e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHAPES)
 def test_covariances_on_the_sphere(name):
     A, b = turned(*SHAPES[name], seed=2)
@@ -234,6 +235,7 @@ def numerical_gradient(function, x, step=1e-5):
     return gradient
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [slow("NUMBA"), "FAST_COMPILE"])
 def test_derivatives_of_the_matrix_form_through_pytensor(mode):
     """First and second derivatives against differences, each matrix of a batch with its own.

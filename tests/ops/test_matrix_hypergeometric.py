@@ -232,6 +232,7 @@ def log_mean_of_axis(a):
     return float(matrix_moments(np.diag(a), np.zeros(3))[0]) - np.log(4.0 * np.pi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "size"), cross(EIGENVALUES, [7.0, 0.1, -3.0]))
 def test_a_single_column_or_all_but_one_is_bingham(case, size):
     a = np.array(EIGENVALUES[case])

@@ -196,6 +196,7 @@ def with_sparse_rows():
     return model, {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_model", [with_local_variables, with_sparse_rows])
 def test_local_variables_and_sparse_rows(make_model, tmp_path):
     model, arguments = make_model()

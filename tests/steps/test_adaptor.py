@@ -93,6 +93,7 @@ def test_variables_by_name(model):
     assert set(step.product.names) == {"mu", "a"}
 
 
+@pytest.mark.slow
 def test_two_steps_in_one_model(model):
     steps = [make(model, gSGNHT, ["mu", "b"]), make(model, GMC, ["s", "a"])]
     idata = sample(model, steps, draws=400, tune=300)

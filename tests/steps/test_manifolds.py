@@ -187,6 +187,7 @@ def test_frames(step_class, exact_frames):
     assert_means((draws * FRAME).sum(axis=(-2, -1)), (exact * FRAME).sum(axis=(-2, -1)).mean())
 
 
+@pytest.mark.slow
 @every_step(by_default=gSGNHT)
 def test_many_directions_at_once(step_class):
     """Rows of one variable with a mean and a concentration each."""

@@ -62,6 +62,7 @@ def test_full_data_chains_are_exact_draws(model):
         assert stats.kstest(np.concatenate(runs)[:, j], dist.cdf).pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_longer_chains_of_short_steps_are_exact_too(model):
     step = make(model, step_size=0.5, n_steps=15)
     full = independent_ends(step, 1, n=600)
@@ -124,6 +125,7 @@ def test_gamma_posteriors_are_exact():
         assert stats.kstest(draws, stats.gamma(shape, scale=1.0 / exposure).cdf).pvalue > 1e-3
 
 
+@pytest.mark.slow
 def test_log_normal_posteriors_are_exact():
     data = np.random.default_rng(2).lognormal(1.0, 0.5, 40)
     with pm.Model() as model:
@@ -215,6 +217,7 @@ def mixture_model():
     return model
 
 
+@pytest.mark.slow
 def test_control_variates_reduce_the_noise_of_expected_counts():
     model = mixture_model()
     noise = []
@@ -352,6 +355,7 @@ def test_simplices_without_a_transform():
     assert abs(np.mean(w[:, 0] > 0.5) - 0.25) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_together_with_nuts():
     rng = np.random.default_rng(4)

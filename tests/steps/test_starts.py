@@ -222,6 +222,7 @@ def test_energy_and_log_density(step_class):
     assert plot_energy(run, backend="none") is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step_class", [slow(SGLD), slow(SGGMC), GMC], ids=lambda step: step.__name__
 )

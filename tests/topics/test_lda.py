@@ -268,6 +268,7 @@ def test_streamed_documents_have_the_posterior_of_collapsed_gibbs():
     np.testing.assert_allclose(found.std(axis=0), exact.std(axis=0), rtol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize(("method", "step_size"), [slow(SCIR, 0.05), (SGRLD, 2e-4)])
 def test_short_last_block_is_weighted_by_its_size(method, step_size):

@@ -239,6 +239,7 @@ PHI = np.array([[0.7, 0.1], [0.2, 0.3], [0.1, 0.6]])  # by word
 DOCUMENT = np.array([0, 0, 2, 1], dtype=np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("loss", "n_classes"), [(ONE_VS_REST, 3), (MULTICLASS, 3)])
 def test_documents_given_topics_are_exact(loss, n_classes):
     states = np.array(list(itertools.product(range(2), repeat=4)))
