@@ -43,7 +43,7 @@ def build_model() -> pm.Model:
 def run(model: pm.Model, draws: int, **options: object) -> tuple[np.ndarray, float, float]:
     """Return the variance of each component, Var[â] / a and the predicted inflation."""
     with model:
-        step = pg.SCIR(step_size=STEP_SIZE, n_steps=20, minibatch_order="independent", **options)
+        step = pg.SCIR(step_size=STEP_SIZE, n_steps=20, **options)
         idata = pm.sample(
             draws=draws, tune=200, chains=1, cores=1, step=step, random_seed=SEED,
             progressbar=False, compute_convergence_checks=False,
@@ -71,6 +71,7 @@ def main() -> None:
                 options.draws,
                 batch_size=batch_size,
                 minibatch=["counts", "weights"],
+                minibatch_order="independent",
                 control_variates=control_variates,
             )
             seen = variance.sum() / exact.sum() - 1.0

@@ -112,7 +112,7 @@ def sample(documents: Documents, loss: str, n_tune: int, n_draws: int) -> dict[s
     with build_model(documents, loss) as model:
         step = pg.gSGNHT(batch_size=BATCH, minibatch=["X", "y"], n_steps=N_STEPS, **SETTINGS[loss])
         start = {name: np.zeros_like(value) for name, value in model.initial_point().items()}
-    step.setup_chain(np.random.default_rng(SEED), tune=0, draws=1)
+    step.setup_chain(np.random.default_rng(SEED), tune=n_tune, draws=n_draws)
     step.step(start)  # compiles
     step.setup_chain(np.random.default_rng(SEED), tune=n_tune, draws=n_draws)
     point, total, stats = start, np.zeros_like(start["weights"]), []

@@ -68,7 +68,8 @@ def test_gradient_over_all_minibatches_is_that_of_the_model(name):
 
 @pytest.mark.slow
 def test_posterior_and_interpretation():
-    built = bambi.Model("y ~ x + z + (1 | group)", DATA, noncentered=False)
+    of_groups = DATA.assign(y=DATA["y"] + DATA["group"].astype(int))  # a scale far from zero
+    built = bambi.Model("y ~ x + z + (1 | group)", of_groups, noncentered=False)
     built.build()
     with built.backend.model:
         idata = pm.sample(

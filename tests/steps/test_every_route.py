@@ -234,12 +234,8 @@ def expected_error(step: str, route: str, kind: Kind) -> str | None:
     families["SGRLD"] = families["SCIR"][:-1]
     if not isinstance(kind, families.get(step, Kind)):
         return f"{step} samples .* variables, but '{kind.names[0]}' has another"
-    if step == "SubgradientHMC" and ("batches" in route or route == "minibatch"):
+    if step in METROPOLIS and ("batches" in route or route == "minibatch"):
         return "unexpected keyword argument"
-    if step == "GMC" and "batches" in route:
-        return "unexpected keyword argument 'batches'"
-    if step == "GMC" and route == "minibatch":
-        return "takes minibatch= only with local="
     if step in METROPOLIS and route == "pm.Minibatch":
         return "the model has a pm.Minibatch, but"
     if kind.parent and route == "pm.Minibatch":
