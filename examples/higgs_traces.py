@@ -137,7 +137,7 @@ def plot_temperature(curves: dict[str, tuple[np.ndarray, np.ndarray]], sweep: fl
         xscale="log",
         yscale="log",
         xlabel="wall time, reading included (s)",
-        ylabel="configurational temperature, second half of the draws",
+        ylabel="configurational temperature (second half)",
     )
     ax.legend(fontsize=8)
     return figure
