@@ -149,7 +149,7 @@ class ControlVariateOrder:
     def _use_second_order_of_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
         """Use second order without the Hessian over all rows, which cancels in differences."""
         self._noise.gradient.use_second_order(np.zeros((self._noise.size, self._noise.size)))
-        self._noise.choose_reach(z, stream)
+        self._noise.choose_clipping(z, stream)
 
     def _is_promising(
         self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0

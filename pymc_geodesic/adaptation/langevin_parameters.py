@@ -61,9 +61,9 @@ class LangevinParameterSettings:
         Constant in the leapfrog step size (reference/m)^¼ that is accepted with probability 0.8 on
         N(0, I) in m dimensions; measured, with the exponent by calculation.
     near_normal : float
-        Ratio of the explored step size to that on a normal distribution above which h is not
-        bounded. Measured ratios are 0.7 to 0.95 for regressions, and 0.6 to 0.65 for a funnel in
-        ten dimensions.
+        Ratio of the step size of the exploration to that on a normal distribution above which h is
+        not bounded. Measured ratios are 0.7 to 0.95 for regressions, and 0.6 to 0.65 for a funnel
+        in ten dimensions.
     shape_exponent : int
         Exponent of that ratio with which h decreases below `near_normal`. With it the errors of the
         means of the non-centered eight schools are at most 0.07 standard deviations; with h = 0.5
@@ -71,10 +71,10 @@ class LangevinParameterSettings:
     min_step_size_for_shape : float
         Lower bound of this bound of h.
     shared_scale_fraction : float
-        Upper bound of h as a fraction of the explored step size if many coordinates depend on a few
-        scales. The error of a step is small in each coordinate and accumulates in the scale as
-        √m h²: with 1,000 groups and h = 0.5 the errors of log scales were 0.9 (centered) and 1.5
-        standard deviations (non-centered), with this fraction at most 0.1
+        Upper bound on h as a fraction of the step size of the exploration if many coordinates
+        depend on a few scales. The error of a step is small in each coordinate and accumulates in
+        the scale as √m h²: with 1,000 groups and h = 0.5 the errors of log scales were 0.9
+        (centered) and 1.5 standard deviations (non-centered), with this fraction at most 0.1
         (`benchmarks.hierarchies`, ``docs/scale.md``).
     max_overdamped_step_size : float
         Upper bound of h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
@@ -186,13 +186,13 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_shape(
-        self, explored: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Upper bound of h by the shape of the posterior.
 
         Parameters
         ----------
-        explored : float
+        exploration_step_size : float
             Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8.
         dim : int
             Dimension of the posterior.
@@ -249,7 +249,7 @@ class UnderdampedRule:
         return underdamped_parameters(noise, step_size=longest, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, explored: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Bound h by the step size of trajectories; see `ParameterRule`.
 
@@ -258,12 +258,12 @@ class UnderdampedRule:
         varies, as in a funnel or near a steep edge, and steps without a Metropolis correction have
         to be even shorter.
         """
-        ratio = explored / (SETTINGS.reference_step_size / dim) ** 0.25
+        ratio = exploration_step_size / (SETTINGS.reference_step_size / dim) ** 0.25
         relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
         longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
         if not has_shared_scales:
             return longest
-        return min(longest, SETTINGS.shared_scale_fraction * explored)
+        return min(longest, SETTINGS.shared_scale_fraction * exploration_step_size)
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
@@ -295,7 +295,7 @@ class OverdampedRule:
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, explored: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Return infinity: only the noise bounds h."""
         return math.inf

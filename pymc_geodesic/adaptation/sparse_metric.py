@@ -204,7 +204,7 @@ class SparseTrajectories:
     metric : SparseMetric
     """
 
-    is_whitened = needs_warm_up = True
+    whitens = needs_warm_up = True
 
     def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
         self.metric, self._inner = metric, inner

@@ -118,7 +118,7 @@ class StepSizeBounds:
 
     Attributes
     ----------
-    by_shape : float
+    by_posterior : float
         Bound by the shape of the posterior, and by temperatures and divergences of the warm-up.
     by_anisotropy : float
         Bound by noise that differs between directions of a manifold.
@@ -126,7 +126,7 @@ class StepSizeBounds:
         Bound by noise that differs over the posterior.
     """
 
-    by_shape: float = math.inf
+    by_posterior: float = math.inf
     by_anisotropy: float = math.inf
     by_heterogeneity: float = math.inf
 
@@ -185,7 +185,7 @@ class BoundedParameters:
         self, bounds: StepSizeBounds, noise: np.ndarray, n_steps: int | None
     ) -> LangevinParameters:
         parameters = self.rule.parameters(noise, n_steps=n_steps)
-        longest = min(bounds.by_shape, bounds.by_anisotropy, bounds.by_heterogeneity)
+        longest = min(bounds.by_posterior, bounds.by_anisotropy, bounds.by_heterogeneity)
         if parameters.step_size > longest:
             return self.rule.parameters(noise, step_size=longest, n_steps=n_steps)
         return parameters
@@ -204,7 +204,7 @@ class BoundedParameters:
         """Bound the step size by a fraction of the current one, after a divergence or a bias."""
         assert self.parameters is not None
         reduced = factor * self.parameters.step_size
-        self.bounds.by_shape = max(reduced, SETTINGS.min_step_size_after_divergence)
+        self.bounds.by_posterior = max(reduced, SETTINGS.min_step_size_after_divergence)
         self._check.reset()
         self.choose(noise)
 
@@ -304,7 +304,7 @@ def largest_square(vectors: np.ndarray) -> float:
     return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
 
 
-def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> float:
+def max_step_size_along_noisiest_direction(variance: float, additional: float) -> float:
     """Upper bound of h by the direction of a manifold with the largest noise variance.
 
     Friction and known noise are the same for all directions of a point. An additional variance s in
@@ -317,10 +317,10 @@ def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> f
 
     Examples
     --------
-    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_for_anisotropic_noise
-    >>> max_step_size_for_anisotropic_noise(4.0, 0.0)
+    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_along_noisiest_direction
+    >>> max_step_size_along_noisiest_direction(4.0, 0.0)
     0.5
-    >>> round(max_step_size_for_anisotropic_noise(4.0, 2.0), 3)
+    >>> round(max_step_size_along_noisiest_direction(4.0, 2.0), 3)
     0.056
     """
 
@@ -336,7 +336,7 @@ def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> f
     return float(brentq(lambda h: bias(h) - SETTINGS.max_anisotropy_bias, 1e-12, longest))
 
 
-def max_step_size_for_anisotropy(
+def max_step_size_for_anisotropic_noise(
     points: Sequence[tuple[slice, int]], differences: np.ndarray
 ) -> float:
     """Upper bound of h by gradient noise that differs between directions of manifolds.
@@ -354,7 +354,7 @@ def max_step_size_for_anisotropy(
             here = differences[:, part]
             variance = 0.5 * float(np.mean(np.sum(here**2, axis=1))) / dim
             additional = max(0.5 * largest_square(here) - variance, 0.0)
-            longest = min(longest, max_step_size_for_anisotropic_noise(variance, additional))
+            longest = min(longest, max_step_size_along_noisiest_direction(variance, additional))
     return longest
 
 
@@ -380,7 +380,7 @@ def max_step_size_for_curvature(
     return longest
 
 
-def max_step_size_of_exploration(
+def max_step_size_from_exploration_gradients(
     points: Sequence[tuple[slice, int]],
     windows: MassMatrixWindows,
     gradient: AdaptedGradient,

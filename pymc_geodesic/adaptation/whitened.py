@@ -40,13 +40,13 @@ from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
     has_shared_scales,
-    max_step_size_for_anisotropy,
-    max_step_size_of_exploration,
+    max_step_size_for_anisotropic_noise,
+    max_step_size_from_exploration_gradients,
     runaway_temperature,
 )
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
@@ -166,7 +166,7 @@ class WhitenedAdaptation:
     gradient : AdaptedGradient
     product : Product
         The variables, Euclidean ones first.
-    estimate : GradientEstimate
+    estimator : GradientEstimator
         Of the gradient in the coordinates of the model.
     explorer : Explorer
         Sampler of the exploration phase, of the same gradient.
@@ -187,14 +187,14 @@ class WhitenedAdaptation:
         Manifolds of the whitened coordinates: one for all Euclidean ones, then the others.
     """
 
-    is_whitened = is_constant = needs_warm_up = True
-    ineligible = None
+    whitens = is_constant = needs_warm_up = True
+    ineligibility = None
 
     def __init__(
         self,
         gradient: AdaptedGradient,
         product: Product,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         explorer: Explorer,
         trajectories: WhitenedTrajectories,
         rule: ParameterRule,
@@ -203,8 +203,8 @@ class WhitenedAdaptation:
         n_steps: int | None,
         cost: MinibatchCost | None = None,
     ) -> None:
-        self.gradient, self._estimate, self.cost = gradient, estimate, cost
-        self._next_minibatches = estimate.next_minibatches
+        self.gradient, self._estimator, self.cost = gradient, estimator, cost
+        self._next_minibatches = estimator.next_minibatches
         prepare(all_finite)
         self._model_product, self.product = product, trajectories.product
         self._explorer, self._trajectories = explorer, trajectories
@@ -353,12 +353,14 @@ class WhitenedAdaptation:
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
-        if self._estimate.source.has_all_rows:
+        if self._estimator.source.has_all_rows:
             return
-        sample = sample_rows(self._estimate, self.product.size)
+        sample = sample_rows(self._estimator, self.product.size)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
-        source = self._estimate.source
-        self._noise.noisy_rate = min(sample.n_noisy * source.batch_size / source.n_rows, 1.0)
+        source = self._estimator.source
+        self._noise.rare_row_probability = min(
+            sample.n_noisy * source.batch_size / source.n_rows, 1.0
+        )
 
     # --- 2. centering ------------------------------------------------------------------------
 
@@ -389,16 +391,16 @@ class WhitenedAdaptation:
     def _bound_step_size(self) -> None:
         """Bound the step size by the shape of the posterior that was explored."""
         sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        by_shape = self._bounded.rule.max_step_size_for_shape(
+        by_posterior = self._bounded.rule.max_step_size_for_shape(
             self._trajectories.recent_step_size,
             self._model_product.dim,
             has_shared_scales=has_shared_scales(sizes),
         )
-        by_curvature = max_step_size_of_exploration(
+        by_curvature = max_step_size_from_exploration_gradients(
             self._points, self._trajectories.windows, self.gradient
         )
         bounds = self._bounded.bounds
-        bounds.by_shape = min(bounds.by_shape, by_shape, by_curvature)
+        bounds.by_posterior = min(bounds.by_posterior, by_posterior, by_curvature)
 
     # --- 3. noise measurement ----------------------------------------------------------------
 
@@ -435,12 +437,14 @@ class WhitenedAdaptation:
             chain.dynamics.rotate(rotation)
             self._trajectories.set_metric(gradient.metric.rotated(rotation))
         if gradient.order == 2:
-            noise.choose_reach(chain.z, chain.stream)
+            noise.choose_clipping(chain.z, chain.stream)
         if d and (gradient.order == 2 or gradient.metric.is_dense):
             # other pairs, whose variances are not biased by the choice of directions and bounds
             differences = noise.differences(chain.z, noise.n_pairs, chain.stream)
         noise.replace(differences)
-        self._bounded.bounds.by_anisotropy = max_step_size_for_anisotropy(self._points, differences)
+        self._bounded.bounds.by_anisotropy = max_step_size_for_anisotropic_noise(
+            self._points, differences
+        )
         noise.refine(chain.z, chain.stream, self._choose_parameters)
 
     def _choose_parameters(self) -> LangevinParameters:
@@ -458,7 +462,7 @@ class WhitenedAdaptation:
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
         """Name all coordinates that few minibatches inform; see `LangevinAdaptation`."""
-        return name_rare_coordinates(diagnosis, self._noise.measured.informed, names)
+        return name_rare_coordinates(diagnosis, self._noise.measured.informative_fraction, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 

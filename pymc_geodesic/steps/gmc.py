@@ -19,7 +19,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
@@ -212,7 +212,7 @@ class GMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -241,6 +241,8 @@ class GMC(GeodesicStep):
             self.estimator,
             square_frames=[] if self.local else square_frames(self.variables, self.product),
         )
-        self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
+        self.monitors, self.diagnose_functions = trajectory_monitors(
+            self, self.sampler, target_accept
+        )
         if self.local:
             self._set_up_local_stats()

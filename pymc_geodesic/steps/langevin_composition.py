@@ -16,7 +16,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealingRule,
     UnderdampedAnnealing,
 )
-from pymc_geodesic.adaptation.eligibility import Ineligible, adapted_gradient
+from pymc_geodesic.adaptation.eligibility import Ineligibility, adapted_gradient
 from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
@@ -38,7 +38,7 @@ from pymc_geodesic.arguments import (
 )
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
@@ -153,7 +153,7 @@ def minibatch_noise(
 
 
 def whitened_adaptation(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     *,
     whitens: bool,
@@ -162,12 +162,12 @@ def whitened_adaptation(
     control_variates: str | int,
     rule: ParameterRule,
     n_steps: int | None,
-) -> WhitenedAdaptation | Ineligible:
+) -> WhitenedAdaptation | Ineligibility:
     """Create the adaptation in whitened coordinates, or return the reason why there is none.
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     whitens : bool
         Whether the arguments of the step allow coordinates to be adapted.
@@ -184,12 +184,12 @@ def whitened_adaptation(
         If ``metric`` or ``control_variates`` has no effect.
     """
     if not whitens:
-        return Ineligible(
+        return Ineligibility(
             "coordinates are not adapted with user-specified arguments or local variables"
         )
     assert metric is not None
-    gradient = adapted_gradient(estimate, product, control_variates=control_variates)
-    if isinstance(gradient, Ineligible):
+    gradient = adapted_gradient(estimator, product, control_variates=control_variates)
+    if isinstance(gradient, Ineligibility):
         check_eligible_arguments(gradient, metric=metric, control_variates=control_variates)
         return gradient
     check_metric_has_coordinates(metric, product)
@@ -214,14 +214,14 @@ def whitened_adaptation(
     return WhitenedAdaptation(
         gradient,
         product,
-        estimate,
+        estimator,
         HMCSampler(trajectories),
         trajectories,
         rule,
         order=control_variates,
         n_steps=n_steps,
         cost=minibatch_cost(
-            estimate,
+            estimator,
             [part.stop - part.start for part in product.slices.values()],
             rule=rule,
             control_variates=control_variates,
@@ -230,7 +230,7 @@ def whitened_adaptation(
 
 
 def langevin_adaptation(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     parameters: UserParameters,
     *,
@@ -253,7 +253,7 @@ def langevin_adaptation(
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     parameters : UserParameters
     whitens : bool
@@ -275,7 +275,7 @@ def langevin_adaptation(
         If an argument has no effect, or ``gradient_noise`` has the wrong size.
     """
     whitened = whitened_adaptation(
-        estimate,
+        estimator,
         product,
         whitens=whitens,
         metric=metric,
@@ -287,33 +287,33 @@ def langevin_adaptation(
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
     check_minibatch_arguments(
-        has_minibatches=not estimate.source.has_all_rows,
+        has_minibatches=not estimator.source.has_all_rows,
         learning_rate=parameters.learning_rate,
         tune_temperature=tune_temperature,
         noise_is_known=gradient_noise is not None,
     )
-    by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
+    by_rows = estimator.compile_noise() if isinstance(gradient_noise, str) else None
     known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(
-            estimate, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
+            estimator, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
         )
     return TemperatureAnnealing(
-        estimate,
+        estimator,
         product,
         *annealing,
         parameters,
         known_noise,
         noise_is_known=gradient_noise is not None,
         n_steps=n_steps or DEFAULT_STEPS,
-        fixed_initial_temperature=tune_temperature is not None or estimate.is_local,
+        fixed_initial_temperature=tune_temperature is not None or estimator.is_local,
         max_annealed_thermostat=max_annealed_thermostat,
-        ineligible=whitened,
+        ineligibility=whitened,
     )
 
 
 def underdamped_annealing(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     *,
     noise_is_known: bool,
@@ -325,7 +325,7 @@ def underdamped_annealing(
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     noise_is_known : bool
         Whether the variance of the gradient estimate is user-specified.
@@ -334,7 +334,7 @@ def underdamped_annealing(
     tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
     """
-    is_local = estimate.is_local
+    is_local = estimator.is_local
     initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
     measured = AnnealedMeasurements(
         len(product.dims),
@@ -349,7 +349,7 @@ def underdamped_annealing(
 
 
 def stationarity_monitor(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     adaptation: LangevinAdaptation,
     *,
@@ -362,30 +362,30 @@ def stationarity_monitor(
     """
     if isinstance(adaptation, WhitenedAdaptation):
         return adaptation.monitor()
-    if estimate.is_local or product.size > MAX_MONITORED_COORDINATES:
+    if estimator.is_local or product.size > MAX_MONITORED_COORDINATES:
         return None
-    return FixedParameterMonitor(product, estimate.gradient_at, n_steps or DEFAULT_STEPS)
+    return FixedParameterMonitor(product, estimator.gradient_at, n_steps or DEFAULT_STEPS)
 
 
 def langevin_monitors(
     step: GeodesicStep, sampler: LangevinSampler, temperature: TemperatureMonitor | None = None
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
-    """Create the monitors, and list the diagnoses in the order in which they are reported."""
+    """Create the monitors, and list the diagnose functions in the order of their reports."""
     adaptation = sampler.adaptation
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
-    diagnoses: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
+    diagnose_functions: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
     scales = effect_scale_monitor(step)
     if scales is not None:
         monitors.append(scales)
-        diagnoses.insert(0, scales.diagnosis)
-    if not adaptation.is_whitened:
-        return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
+        diagnose_functions.insert(0, scales.diagnosis)
+    if not adaptation.whitens:
+        return monitors, [*diagnose_functions, size.diagnosis, sampler.diagnosis]
 
     def funnel(names: Sequence[str]) -> Diagnosis | None:
         return funnel_diagnosis(step, adaptation.funnel())
 
-    return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
+    return monitors, [funnel, *diagnose_functions, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
@@ -404,8 +404,8 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
             _log.warning(see(message, "minibatches-or-all-rows"))
         return
     message = f"{source} {adaptation!r}"
-    ineligible = adaptation.ineligible
-    if ineligible is not None and (ineligible.largest_batch or ineligible.needs_all_rows):
+    ineligibility = adaptation.ineligibility
+    if ineligibility is not None and (ineligibility.largest_batch or ineligibility.needs_all_rows):
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)

@@ -17,8 +17,8 @@ from pymc_geodesic.arguments import (
     check_positive,
     plain_number,
 )
-from pymc_geodesic.counts.count_estimate import CountEstimate
-from pymc_geodesic.counts.gradient_counts import CountEstimator, likelihood_density
+from pymc_geodesic.counts.count_estimator import CountEstimator
+from pymc_geodesic.counts.gradient_counts import GradientCountEstimator, likelihood_density
 from pymc_geodesic.counts.layout import CountLayout, layout_table
 from pymc_geodesic.counts.model_checks import LikelihoodChecks
 from pymc_geodesic.counts.priors import ConjugatePriors, variables_of_families
@@ -208,7 +208,7 @@ class SCIR(GeodesicStep):
         ("step_size", ".1e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
-    estimator: CountEstimate
+    estimator: CountEstimator
     sampler: CIRSampler
 
     def __init__(
@@ -276,7 +276,7 @@ class SCIR(GeodesicStep):
             density = likelihood_density(
                 self.model, self.variables, source, self.minibatches.total_size
             )
-            self.estimator = counts = CountEstimator(density, compile_kwargs=compile_kwargs)
+            self.estimator = counts = GradientCountEstimator(density, compile_kwargs=compile_kwargs)
         priors = ConjugatePriors(self.model, self.variables, self.estimator.source.names)
         checks = LikelihoodChecks(
             name, self.model, self.variables, self.estimator, layout, allows_negative=False
@@ -312,4 +312,4 @@ class SCIR(GeodesicStep):
             control_variates=variates,
         )
         inflation = InflationMonitor()
-        self.monitors, self.diagnoses = [inflation], [inflation.diagnosis]
+        self.monitors, self.diagnose_functions = [inflation], [inflation.diagnosis]

@@ -24,7 +24,7 @@ from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import GeodesicLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
@@ -331,7 +331,7 @@ class SGGMC(GeodesicStep):
             compile_kwargs=compile_kwargs,
         )
         # ∇log π̃ of algorithm 1, in which the rows of a minibatch count N / n times
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -375,7 +375,7 @@ class SGGMC(GeodesicStep):
             stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
         temperature = TemperatureMonitor(self.adaptation.product.dims)
-        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
+        self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)
         if self.local:
             self._set_up_local_stats()

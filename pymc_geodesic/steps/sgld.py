@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
 from pymc_geodesic.arguments import (
@@ -27,7 +27,7 @@ from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.dynamics import OverdampedLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_monitors,
@@ -248,7 +248,7 @@ class SGLD(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -267,25 +267,25 @@ class SGLD(GeodesicStep):
             n_steps=n_steps,
         )
         self.adaptation: LangevinAdaptation
-        if isinstance(whitened, Ineligible):
+        if isinstance(whitened, Ineligibility):
             self.adaptation = OverdampedAnnealing(
                 self.estimator,
                 self.product,
                 step_size=plain_number(step_size),
                 n_steps=n_steps or DEFAULT_STEPS,
-                ineligible=whitened,
+                ineligibility=whitened,
             )
         else:
             self.adaptation = whitened
         self.sampler = LangevinSampler(
             OverdampedLangevin(  # runs kernels/sgld.py
-                averaged=self.adaptation.is_whitened, adagrad=preconditioner is not None
+                averaged=self.adaptation.whitens, adagrad=preconditioner is not None
             ),
             self.estimator,
             self.adaptation,
             stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler)
+        self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler)
         report_adaptation(self, self.adaptation)
 
 

@@ -27,7 +27,7 @@ from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicNoseHoover
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_adaptation,
@@ -284,7 +284,7 @@ class SSGNHT(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -323,7 +323,7 @@ class SSGNHT(GeodesicStep):
             n_steps=n_steps,
         )
         dynamics: Dynamics
-        if self.adaptation.is_whitened:
+        if self.adaptation.whitens:
             dynamics = GeodesicNoseHoover(EXACT)  # runs kernels/gsgnht.py
         else:
             dynamics = EulerNoseHoover(  # runs kernels/ssgnht.py
@@ -339,7 +339,7 @@ class SSGNHT(GeodesicStep):
             self.adaptation.product.dims,
             arguments="step_size and diffusion",
             friction_name="diffusion",
-            by_euler=not self.adaptation.is_whitened,
+            by_euler=not self.adaptation.whitens,
         )
-        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
+        self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)

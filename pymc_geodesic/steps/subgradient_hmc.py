@@ -17,7 +17,7 @@ from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
@@ -151,7 +151,7 @@ class SubgradientHMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model, self.variables, minibatches, with_value=True, compile_kwargs=compile_kwargs
         )
         check_exact("SubgradientHMC", self.estimator)
@@ -167,4 +167,6 @@ class SubgradientHMC(GeodesicStep):
             may_split=False,
         )
         self.sampler = HMCSampler(self.adaptation, self.estimator)
-        self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
+        self.monitors, self.diagnose_functions = trajectory_monitors(
+            self, self.sampler, target_accept
+        )

@@ -109,12 +109,12 @@ def test_two_observations_of_the_same_rows():
 def assert_gradient_is_exact(model):
     """Compare the mean gradient of all minibatches of an epoch with that of the model."""
     step = pg.SGGMC(batch_size=50, step_size=0.01, friction=1.0, model=model)
-    estimate, rng = step.estimator, np.random.default_rng(1)
+    estimator, rng = step.estimator, np.random.default_rng(1)
     point = {k: v + 0.1 * rng.normal(size=np.shape(v)) for k, v in model.initial_point().items()}
     position = step.packing.pack(point)
-    estimate.reset(0)
-    minibatches, _ = estimate.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
-    mean = np.mean([estimate.gradient_at(position, int(each)) for each in minibatches], axis=0)
+    estimator.reset(0)
+    minibatches, _ = estimator.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
+    mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     variables = [model[variable.name] for variable in step.variables]
     np.testing.assert_allclose(mean, model.compile_dlogp(variables)(point), rtol=1e-8)
 

@@ -301,14 +301,14 @@ def count_calls(gradient, calls):
 @every_step(BASES)
 def test_gradient_evaluations_are_counted(model, step_class, monkeypatch):
     module, calls = sys.modules[step_class.__module__], []
-    estimate_of = module.gradient_estimate
+    estimator_of = module.gradient_estimator
 
     def counted(*args, **kwargs):
-        estimate = estimate_of(*args, **kwargs)
-        count_calls(estimate.logp_grad, calls)
-        return estimate
+        estimator = estimator_of(*args, **kwargs)
+        count_calls(estimator.logp_grad, calls)
+        return estimator
 
-    monkeypatch.setattr(module, "gradient_estimate", counted)
+    monkeypatch.setattr(module, "gradient_estimator", counted)
     step = make(model, step_class, n_steps=7)
     point = start(model, step, tune=3, draws=3)
     for draw in range(6):

@@ -84,9 +84,9 @@ def test_user_specified_parameters_are_used_unchanged(model, step_class, given):
         step = step_class(
             batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED, **given
         )
-    assert not step.adaptation.is_whitened
+    assert not step.adaptation.whitens
     step.setup_chain(np.random.default_rng(1), tune=10, draws=10)
-    assert not step.adaptation.is_whitened
+    assert not step.adaptation.whitens
     step.step(model.initial_point())
     assert step.sampler.parameters.n_steps == 10
     if step_class is not SSGNHT:
