@@ -203,7 +203,7 @@ class StepSizeRule(Protocol):
         """Check the likelihood or measure its drift; return the number of gradient evaluations."""
 
     def longest_step(self, prior: Prior) -> float:
-        """Upper bound of the step size without noise."""
+        """Upper bound on the step size without noise."""
 
 
 class CountNoiseAdaptation:

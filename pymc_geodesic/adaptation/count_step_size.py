@@ -22,11 +22,11 @@ class StepSizeSettings:
     Attributes
     ----------
     longest_exact_step : float
-        Upper bound of the step size of exact transitions, after which the past has weight e⁻⁵.
+        Upper bound on the step size of exact transitions, after which the past has weight e⁻⁵.
     longest_euler_step : float
-        Upper bound of the step size of Euler's method if the drift of the likelihood is slow.
+        Upper bound on the step size of Euler's method if the drift of the likelihood is slow.
     euler_resolution : float
-        Upper bound of the step size of Euler's method in units of the shortest relaxation time τ of
+        Upper bound on the step size of Euler's method in units of the shortest relaxation time τ of
         the drift. A step h increases the variance in that direction by the factor 1 / (1 − h/2τ),
         5 %.
     first_iterations : int

@@ -29,12 +29,12 @@ class EligibilitySettings:
         that is more. Sixteen posteriors were explored with at most 5,000 rows
         (`benchmarks.adaptation`).
     max_sample_cost : int
-        Upper bound of the number of rows of the subsample times the geometric mean of the number of
+        Upper bound on the number of rows of the subsample times the geometric mean of the number of
         values of a row and the number of coordinates.
     min_minibatches : int
         Minimum size of the subsample, in minibatches.
     max_values : int
-        Upper bound of the number of values in the smallest subsample, which the exploration keeps
+        Upper bound on the number of values in the smallest subsample, which the exploration keeps
         in memory: 0.8 GB.
     max_coordinates : int
         Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800

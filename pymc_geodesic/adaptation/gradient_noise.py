@@ -37,13 +37,13 @@ class GradientNoiseSettings:
         that is more, and at most 2,000. The standard error of a variance is 5 % with 800 pairs of
         normal noise, by calculation.
     max_pair_values : int
-        Upper bound of the number of pairs above the minimum, times the number of coordinates.
+        Upper bound on the number of pairs above the minimum, times the number of coordinates.
     rare_minibatches : float
         Expected number of minibatches that contain a row with an effect on a rare coordinate, for
         which more pairs are measured; the relative standard error of its variance is then about
         20 %.
     max_rare_pairs, max_rare_values : int
-        Upper bounds of the number of these pairs, and of that number times the number of
+        Upper bounds on the number of these pairs, and of that number times the number of
         coordinates.
     pairs_per_point : int
         Number of pairs at the same point, from which noise heterogeneity is estimated.

@@ -39,20 +39,20 @@ class LangevinParameterSettings:
     Attributes
     ----------
     max_step_size : float
-        Upper bound of h with a momentum. With it, the standard deviations of sixteen posteriors are
+        Upper bound on h with a momentum. With it, the standard deviations of sixteen posteriors are
         0.95 to 1.03 times those of their references (`benchmarks.adaptation`).
     friction : float
         γ without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
         0.78 effective draws per draw for means and 0.82 for squares.
     min_steps, max_steps : int
-        Bounds of the number of inner steps per draw.
+        Bounds on the number of inner steps per draw.
     step_tolerance : float
         Fraction of an inner step that is neglected when the number of steps is rounded up.
     max_noise : float
-        Upper bound of h² b with a momentum. Above 1 gradient noise adds more energy than any
+        Upper bound on h² b with a momentum. Above 1 gradient noise adds more energy than any
         friction removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
     max_temperature_sd : float
-        Upper bound of the standard deviation over the posterior of the temperature bias due to
+        Upper bound on the standard deviation over the posterior of the temperature bias due to
         heterogeneous noise. With it, and second-order control variates, the mean of `tau` of a
         non-centered hierarchy was within 0.10 standard deviations of that of NUTS in twelve runs;
         without it, three of eight chains ended far from the posterior ("Limitations" in
@@ -69,7 +69,7 @@ class LangevinParameterSettings:
         means of the non-centered eight schools are at most 0.07 standard deviations; with h = 0.5
         they were 0.2 (`benchmarks.adaptation`).
     min_step_size_for_shape : float
-        Lower bound of this bound of h.
+        Lower bound on the resulting bound on h.
     shared_scale_fraction : float
         Upper bound on h as a fraction of the step size of the exploration if many coordinates
         depend on a few scales. The error of a step is small in each coordinate and accumulates in
@@ -77,10 +77,10 @@ class LangevinParameterSettings:
         (centered) and 1.5 standard deviations (non-centered), with this fraction at most 0.1
         (`benchmarks.hierarchies`, ``docs/scale.md``).
     max_overdamped_step_size : float
-        Upper bound of h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
+        Upper bound on h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
         the average; by calculation.
     max_overdamped_noise : float
-        Upper bound of h² b without a momentum: about 13 % of the variance of the positions then
+        Upper bound on h² b without a momentum: about 13 % of the variance of the positions then
         comes from gradient noise, so that an error of 10 % of b changes this variance by 1.3 %; by
         calculation.
     """
@@ -122,7 +122,7 @@ class LangevinParameters:
     temperatures : ndarray, shape (n_blocks,), optional
         Target temperature of the thermostat of each block; 1 by default.
     thermostat_bounds : (float, float), optional
-        Bounds of ξ/γ after each draw.
+        Bounds on ξ/γ after each draw.
     block_friction : ndarray, shape (n_blocks,), optional
         γ of each block, if all coordinates of a block have the same.
     """
@@ -170,7 +170,7 @@ class LangevinParameters:
 
 
 class ParameterRule(Protocol):
-    """Parameters and bounds of the step size for gradient noise of known variance."""
+    """Parameters, and bounds on the step size, for gradient noise of known variance."""
 
     def parameters(
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
@@ -188,7 +188,7 @@ class ParameterRule(Protocol):
     def max_step_size_for_shape(
         self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
-        """Upper bound of h by the shape of the posterior.
+        """Upper bound on h due to the shape of the posterior.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
-        """Upper bound of h by noise heterogeneity over the posterior.
+        """Upper bound on h due to noise heterogeneity over the posterior.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class UnderdampedRule:
     Parameters
     ----------
     max_noise : float
-        Upper bound of h² b in addition to that of `LangevinParameterSettings`.
+        Upper bound on h² b in addition to that of `LangevinParameterSettings`.
 
     Examples
     --------

@@ -50,12 +50,12 @@ class OverdampedAnnealingSettings:
     final_bias : float
         Allowed relative bias of the variance at the end of the warm-up.
     max_time : float
-        Upper bound of h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
+        Upper bound on h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
         calculation.
     n_start_measurements : int
         Number of measurements at the starting point.
     max_probe_length : float
-        Upper bound of the length of finite differences before there is a step size.
+        Upper bound on the length of finite differences before there is a step size.
     runaway_distance : float
         Distance, in units of the standard deviation of the injected noise, above which a draw of
         the warm-up counts as a divergence. With too large step sizes positions grow without bound,

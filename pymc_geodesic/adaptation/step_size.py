@@ -37,7 +37,7 @@ class StepSizeSettings:
     initial_angle : float
         Initial step size times the square root of the curvature.
     min_curvature : float
-        Lower bound of the curvature, for flat densities.
+        Lower bound on the curvature, for flat densities.
     first_trial : float
         First step size of the search by acceptance.
     max_trials : int
@@ -79,7 +79,7 @@ class StepSizeAdaptation:
     target_accept : float
     initial_step_size : InitialStepSize
     max_step_size : float
-        Upper bound of the adapted step size.
+        Upper bound on the adapted step size.
     reason : str
         Reason why the coordinates are not adapted.
     """

@@ -1,4 +1,4 @@
-"""Bounds of the step size of Langevin dynamics in whitened coordinates.
+"""Bounds on the step size of Langevin dynamics in whitened coordinates.
 
 The step size for the measured noise is bounded by the shape of the posterior, by noise
 heterogeneity over the posterior, by anisotropic noise or curvature on manifolds, where metric and
@@ -30,7 +30,7 @@ class StepSizeBoundSettings:
     Attributes
     ----------
     n_temperatures : int
-        Number of draws over which the kinetic temperature is averaged for a check.
+        Number of draws over which the temperature is averaged for a check.
     temperature_tolerance : float
         Accepted bias of the mean temperature.
     temperature_errors : float
@@ -44,13 +44,13 @@ class StepSizeBoundSettings:
     runaway_growth : float
         Factor by which that bound increases after each such draw.
     min_step_size_after_divergence : float
-        Lower bound of the step size after divergences.
+        Lower bound on the step size after divergences.
     min_step_size_for_heterogeneity : float
-        Lower bound of the step size bound by noise heterogeneity.
+        Lower bound on `StepSizeBounds.by_heterogeneity`.
     thermostat_bounds : (float, float)
-        Bounds of ξ/γ: a thermostat removes at most half of the friction.
+        Bounds on ξ/γ: a thermostat removes at most half of the friction.
     max_anisotropy_bias : float
-        Upper bound of the temperature bias along the direction of a manifold with the most noise.
+        Upper bound on the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
         Minimum number of gradients from which the direction of largest curvature is estimated.
     shared_scale_ratio : int
@@ -77,7 +77,7 @@ SETTINGS = StepSizeBoundSettings()
 
 
 class TemperatureCheck:
-    """Check of the mean kinetic temperature in successive windows of draws.
+    """Check of the mean temperature in successive windows of draws.
 
     Examples
     --------
@@ -114,16 +114,17 @@ class TemperatureCheck:
 
 @dataclass
 class StepSizeBounds:
-    """Upper bounds of the step size.
+    """Upper bounds on the step size.
 
     Attributes
     ----------
     by_posterior : float
-        Bound by the shape of the posterior, and by temperatures and divergences of the warm-up.
+        Bound due to the shape and curvature of the posterior, reduced after biased temperatures and
+        divergences of the warm-up.
     by_anisotropy : float
-        Bound by noise that differs between directions of a manifold.
+        Bound due to gradient noise that differs between directions of a manifold.
     by_heterogeneity : float
-        Bound by noise that differs over the posterior.
+        Bound due to gradient noise that differs over the posterior.
     """
 
     by_posterior: float = math.inf
@@ -132,7 +133,7 @@ class StepSizeBounds:
 
 
 class BoundedParameters:
-    """Parameters for measured noise, within bounds of the step size.
+    """Parameters for measured noise, within bounds on the step size.
 
     Parameters
     ----------
@@ -305,7 +306,7 @@ def largest_square(vectors: np.ndarray) -> float:
 
 
 def max_step_size_along_noisiest_direction(variance: float, additional: float) -> float:
-    """Upper bound of h by the direction of a manifold with the largest noise variance.
+    """Upper bound on h due to the direction of a manifold with the largest noise variance.
 
     Friction and known noise are the same for all directions of a point. An additional variance s in
     one direction raises the temperature along it by h²/4 · s · coth(γh/2).
@@ -339,7 +340,7 @@ def max_step_size_along_noisiest_direction(variance: float, additional: float) -
 def max_step_size_for_anisotropic_noise(
     points: Sequence[tuple[slice, int]], differences: np.ndarray
 ) -> float:
-    """Upper bound of h by gradient noise that differs between directions of manifolds.
+    """Upper bound on h due to gradient noise that differs between directions of manifolds.
 
     Parameters
     ----------
@@ -361,7 +362,7 @@ def max_step_size_for_anisotropic_noise(
 def max_step_size_for_curvature(
     points: Sequence[tuple[slice, int]], gradients: np.ndarray
 ) -> float:
-    """Upper bound of h by the largest curvature of the log-density on manifolds.
+    """Upper bound on h due to the largest curvature of the log-density on manifolds.
 
     The mean square of the gradient along a direction of curvature λ is λ; on manifolds no metric
     reduces it.
@@ -385,7 +386,9 @@ def max_step_size_from_exploration_gradients(
     windows: MassMatrixWindows,
     gradient: AdaptedGradient,
 ) -> float:
-    """Upper bound of h by the gradients of the exploration; infinite if there are few.
+    """Upper bound on h from the gradients of the exploration, due to their curvature on manifolds.
+
+    Infinite if there are fewer than `StepSizeBoundSettings.min_gradients`.
 
     Parameters
     ----------

@@ -50,9 +50,9 @@ class TemperatureAnnealingSettings:
         Number of measurements at the starting point. The second half is used, after the power
         iteration has converged towards the largest curvature.
     max_probe_length : float
-        Upper bound of the arc length of finite differences before there is a step size.
+        Upper bound on the arc length of finite differences before there is a step size.
     max_thermostat : float
-        Upper bound of (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
+        Upper bound on (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
         a bound, a starting point far from the posterior, or a visit to the edge of a simplex, would
         increase ξ for many draws: the effective sample size of the squares of three proportions was
         345 of 20,000 without it, and 19,500 with it (gSGNHT, "compact" of
@@ -119,7 +119,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     fixed_initial_temperature : bool
         Whether the initial temperature is the same for all starting points.
     max_annealed_thermostat : float
-        Upper bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
+        Upper bound on (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
         ``max_thermostat``.
     ineligibility : Ineligibility
         Reason why coordinates are not whitened.
@@ -270,7 +270,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     def _thermostat_bounds(
         self, temperatures: np.ndarray, bias: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute bounds of ξ/γ; ξ ≥ 0 while the target temperature is above 1.
+        """Compute bounds on ξ/γ; ξ ≥ 0 while the target temperature is above 1.
 
         Gradient noise that raises the temperature to 1 + bias is compensated by a mean (γ + ξ)/γ of
         (1 + bias)/T; the standard deviation of ξ/γ is below 0.25. Near the edge of a simplex, where

@@ -67,7 +67,7 @@ class WhitenedSettings:
     exploration_fraction : float
         Fraction of the warm-up for exploration.
     min_exploration, max_exploration : int
-        Bounds of the number of its draws. The posteriors of `benchmarks.adaptation` are explored in
+        Bounds on the number of its draws. The posteriors of `benchmarks.adaptation` are explored in
         500.
     check_points : tuple of float
         Fractions of the tuning phase at which noise and centering point are updated.

@@ -58,7 +58,7 @@ class RowCounts:
 
     def __init__(self, step: SCIR, share: float) -> None:
         self._step, self._share = step, share
-        self._estimator = step.estimator.compile_all_rows()
+        self._estimate = step.estimator.compile_all_rows()
         self._shape, self._rate = step.sampler.priors({})
         self._layout = step.sampler.layout
 

@@ -53,11 +53,11 @@ FINAL_BIAS = 0.05
 """Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
 
 MAX_NOISE = 0.5
-"""Upper bound of h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
+"""Upper bound on h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
 with a bound of 1 a standard deviation was 8 % too large."""
 
 MAX_ANNEALED_THERMOSTAT = 1.0
-"""Upper bound of (A + ξ)/A during annealing: more friction would slow convergence."""
+"""Upper bound on (A + ξ)/A during annealing: more friction would slow convergence."""
 
 
 class SSGNHT(GeodesicStep):

@@ -1,4 +1,4 @@
-"""Warm-up of SGGMC and gSGNHT in whitened coordinates: phases, state, bounds of the step size."""
+"""Warm-up of SGGMC and gSGNHT in whitened coordinates: phases, state, bounds on the step size."""
 
 import math
 import pickle
