@@ -176,7 +176,7 @@ class LangevinAdaptation(Protocol):
             z before the draw.
         proposal : Proposal
         temperature : float
-            Kinetic temperature, averaged over dimensions.
+            Temperature, averaged over dimensions; see `position_temperature`.
         diverging : bool
             Whether position or temperature is not finite.
 

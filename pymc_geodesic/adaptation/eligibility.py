@@ -192,7 +192,7 @@ def _check_memory(source: RowSource, size: int) -> Ineligibility | None:
 def _without_pass(source: RowSource) -> Ineligibility:
     """Return the reason why the gradient over all rows cannot be computed by a pass over them."""
     if not source.is_streamed:
-        return Ineligibility("the rows are drawn in several independent groups")
+        return Ineligibility("the rows come from several pm.Minibatch that are drawn independently")
     if source.whole:
         return Ineligibility("the blocks of batches= contain sparse matrices")
     return Ineligibility(
@@ -267,8 +267,7 @@ def adapted_gradient(
     if source.has_all_rows:
         return AdaptedGradient(product.size, widths, estimator.logp_grad)
     total = estimator.total_gradient()
-    if total is None:
-        return Ineligibility("the rows are drawn in several independent groups")
+    assert total is not None  # several tables have no `all_rows`, and are not eligible
     may_use_second_order = control_variates == 2
     if control_variates == "auto":
         may_use_second_order = product.size <= SETTINGS.max_second_order and not estimator.has_kinks

@@ -40,7 +40,7 @@ class LangevinParameterSettings:
     ----------
     max_step_size : float
         Upper bound on h with a momentum. With it, the standard deviations of sixteen posteriors are
-        0.95 to 1.03 times those of their references (`benchmarks.adaptation`).
+        0.95 to 1.04 times those of their references (`benchmarks.adaptation`).
     friction : float
         γ without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
         0.78 effective draws per draw for means and 0.82 for squares.
@@ -66,7 +66,7 @@ class LangevinParameterSettings:
         in ten dimensions.
     shape_exponent : int
         Exponent of that ratio with which h decreases below `near_normal`. With it the errors of the
-        means of the non-centered eight schools are at most 0.07 standard deviations; with h = 0.5
+        means of the non-centered eight schools are at most 0.05 standard deviations; with h = 0.5
         they were 0.2 (`benchmarks.adaptation`).
     min_step_size_for_shape : float
         Lower bound on the resulting bound on h.

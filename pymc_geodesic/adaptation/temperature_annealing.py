@@ -52,13 +52,13 @@ class TemperatureAnnealingSettings:
     max_probe_length : float
         Upper bound on the arc length of finite differences before there is a step size.
     max_thermostat : float
-        Upper bound on (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
-        a bound, a starting point far from the posterior, or a visit to the edge of a simplex, would
-        increase ξ for many draws: the effective sample size of the squares of three proportions was
-        345 of 20,000 without it, and 19,500 with it (gSGNHT, "compact" of
-        ``tests/steps/test_every_route.py``).
+        Upper bound on the ratio (C + ξ)/C of total to nominal friction, in multiples of the value
+        that compensates gradient noise. Without a bound, a starting point far from the posterior,
+        or a visit to the edge of a simplex, would increase ξ for many draws: the effective sample
+        size of the squares of three proportions was 345 of 20,000 without it, and 19,500 with it
+        (gSGNHT, "compact" of ``tests/steps/test_every_route.py``).
     reported_bias : float
-        Bias of the variance by minibatch noise above which draws with local variables are
+        Bias of the variance due to minibatch noise above which draws with local variables are
         diagnosed.
     remedied_bias : float
         Bias with the recommended step size and friction: 1 % of the standard deviation.
@@ -119,7 +119,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     fixed_initial_temperature : bool
         Whether the initial temperature is the same for all starting points.
     max_annealed_thermostat : float
-        Upper bound on (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
+        Upper bound on (C + ξ)/C while the target temperature is above 1, in the same multiples as
         ``max_thermostat``.
     ineligibility : Ineligibility
         Reason why coordinates are not whitened.
@@ -201,7 +201,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         factor = math.sqrt(SETTINGS.remedied_bias / bias)
         return Diagnosis(
             quantity="possible error of the standard deviations",
-            condition="by minibatch noise",
+            condition="caused by minibatch noise",
             value=math.sqrt(1.0 + bias) - 1.0,
             expected=math.sqrt(1.0 + SETTINGS.reported_bias) - 1.0,
             limit="at most ",
@@ -259,7 +259,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         return self._state.friction
 
     def _temperatures(self, bias: np.ndarray) -> np.ndarray:
-        """Compute the target temperatures, from the bias by gradient noise and the allowed bias.
+        """Compute target temperatures from the bias due to gradient noise and the allowed bias.
 
         With a user-specified step size or friction the bias may exceed the allowed one. Then the
         thermostats compensate the difference, and have equilibrated at the end of the warm-up.
@@ -270,10 +270,10 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     def _thermostat_bounds(
         self, temperatures: np.ndarray, bias: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute bounds on ξ/γ; ξ ≥ 0 while the target temperature is above 1.
+        """Compute bounds on ξ/C; ξ ≥ 0 while the target temperature is above 1.
 
-        Gradient noise that raises the temperature to 1 + bias is compensated by a mean (γ + ξ)/γ of
-        (1 + bias)/T; the standard deviation of ξ/γ is below 0.25. Near the edge of a simplex, where
+        Gradient noise that raises the temperature to 1 + bias is compensated by a mean (C + ξ)/C of
+        (1 + bias)/T; the standard deviation of ξ/C is below 0.25. Near the edge of a simplex, where
         the gradient is not bounded, a single kick may multiply v·v by hundreds, and a ξ of that
         size would stop the variable for hundreds of draws.
         """
@@ -341,7 +341,8 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         n_grad = 1 + 2 * n
         logp_grad = self._estimator.logp_grad
         gradient = self._tangent_gradient(chain.z, int(minibatches[0]))
-        # over this length the density changes by a factor of e, and kinks are likely crossed
+        # to first order log π changes by at most 1 over this length, which is long enough to
+        # include the curvature of kinks
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / SETTINGS.max_probe_length)
         self._begin_power_iteration(chain)
         all_rows = self._estimator.source.has_all_rows

@@ -8,8 +8,7 @@ The warm-up has four phases.
 3. *Noise measurement*: pairs of minibatches give the covariance of the gradient noise and the order
    of the control variates. Step size, friction and number of steps follow from it.
 4. *Tuning*: the dynamics run. Noise is measured where the chain is, the centering point follows the
-   mean of the draws, and the step size is reduced if the kinetic temperature is biased or a draw
-   diverges.
+   mean of the draws, and the step size is reduced if the temperature is biased or a draw diverges.
 
 Afterwards, in *sampling*, only the thermostats change.
 """
@@ -67,8 +66,8 @@ class WhitenedSettings:
     exploration_fraction : float
         Fraction of the warm-up for exploration.
     min_exploration, max_exploration : int
-        Bounds on the number of its draws. The posteriors of `benchmarks.adaptation` are explored in
-        500.
+        Bounds on the number of exploration draws. 500 are enough for the posteriors of
+        `benchmarks.adaptation`.
     check_points : tuple of float
         Fractions of the tuning phase at which noise and centering point are updated.
     max_mean_square, max_mean : float
@@ -78,11 +77,11 @@ class WhitenedSettings:
         only, gradient noise made the standard deviation of the log scale 50 % too large
         (``docs/scale.md``).
     noise_errors : float
-        Standard errors of the variance of the noise that bound the step size as noise
-        heterogeneity does; more than one, because the standard error is underestimated if few rows
-        contribute most of the noise. With it, Student-t regressions with covariates of 2.5 degrees
-        of freedom have standard deviations of 0.91 to 1.08 times the exact ones
-        (``docs/adaptation.md``).
+        Number of standard errors of the noise variance that are added, in quadrature, to its
+        standard deviation over the posterior before the step size is bounded; above 1, because the
+        standard error is underestimated if few rows contribute most of the noise. With 1.2,
+        Student-t regressions with covariates of 2.5 degrees of freedom have standard deviations of
+        0.91 to 1.08 times the exact ones ("Limitations" in ``docs/adaptation.md``).
     max_divergences : int
         Number of divergences in succession after which the chain returns to where the tuning phase
         began.
@@ -365,7 +364,7 @@ class WhitenedAdaptation:
     # --- 2. centering ------------------------------------------------------------------------
 
     def _center(self, chain: LangevinChain) -> int:
-        """Find a centering point near the mean of the exploration; return passes over all rows."""
+        """Find a centering point near the mean of the exploration; return the number of passes."""
         if self.gradient.control_variates is None:
             return 0
         x = self.to_position(chain.z)
@@ -379,7 +378,10 @@ class WhitenedAdaptation:
     def _center_near(
         self, chain: LangevinChain, x: np.ndarray, max_passes: int = CENTERING.max_passes
     ) -> int:
-        """Move chain and metric to a centering point near x; see `find_center`."""
+        """Move chain and metric to a centering point near x, and return the number of passes.
+
+        A pass over all rows counts as one gradient evaluation; see `find_center`.
+        """
         center, total, n_passes = find_center(self.gradient, self._model_product, x, max_passes)
         if center is not None and total is not None:
             self.gradient.center_at(center, total)
@@ -389,7 +391,7 @@ class WhitenedAdaptation:
         return n_passes
 
     def _bound_step_size(self) -> None:
-        """Bound the step size by the shape of the posterior that was explored."""
+        """Bound the step size by the shape and curvature of the posterior."""
         sizes = [part.stop - part.start for part in self._model_product.slices.values()]
         by_posterior = self._bounded.rule.max_step_size_for_shape(
             self._trajectories.recent_step_size,
@@ -461,7 +463,7 @@ class WhitenedAdaptation:
         return diagnose_noise(self.parameters, self._noise.error, self.gradient.metric, names)
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
-        """Name all coordinates that few minibatches inform; see `LangevinAdaptation`."""
+        """Name all coordinates for which few minibatches are informative."""
         return name_rare_coordinates(diagnosis, self._noise.measured.informative_fraction, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
@@ -480,7 +482,7 @@ class WhitenedAdaptation:
     def _recenter(self, chain: LangevinChain) -> int:
         """Move the centering point to the mean of the draws if that is far; update the parameters.
 
-        Return passes over all rows and evaluations of minibatch gradients.
+        Return the number of gradient evaluations; a pass over all rows counts as one.
         """
         d, warm_up = self.gradient.n_euclidean, self._warm_up
         mean = warm_up.z_sum[:d] / max(warm_up.z_count, 1)

@@ -209,7 +209,7 @@ def generator() -> tuple[pm.Model, dict]:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (drawn_tables, "the rows are drawn in several independent groups."),
+        (drawn_tables, "the rows come from several pm.Minibatch that are drawn independently."),
         (sparse_blocks, "the blocks of batches= contain sparse matrices."),
         (
             generator,
