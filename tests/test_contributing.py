@@ -183,7 +183,7 @@ def test_order_of_minibatches_is_an_argument_of_every_step(install, monkeypatch)
 def test_adaptation_rule(install, monkeypatch):
     """Each coordinate has the friction of the noisiest one, and the draws their variance."""
     rule = install("adaptation/equal_friction").EqualFrictionRule
-    monkeypatch.setattr("pymc_geodesic.steps.sggmc.UnderdampedRule", rule)
+    monkeypatch.setattr("pymc_geodesic.steps.langevin_composition.UnderdampedRule", rule)
     rng = np.random.default_rng(1)
     features = rng.normal(size=(2000, 2)) * [1.0, 10.0]
     outcomes = features @ [1.0, 0.1] + rng.normal(size=2000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from pymc_geodesic.adaptation.fixed import (
     UserParameters,
     noise_by_coordinate,
 )
-from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.langevin_parameters import ParameterRule, UnderdampedRule
 from pymc_geodesic.adaptation.minibatch_cost import minibatch_cost
 from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
 from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
@@ -49,9 +49,11 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
     FixedParameterMonitor,
     StationarityMonitor,
 )
+from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
@@ -312,42 +314,6 @@ def langevin_adaptation(
     )
 
 
-def underdamped_annealing(
-    estimator: GradientEstimator,
-    product: Product,
-    *,
-    noise_is_known: bool,
-    tune_temperature: float | None,
-    final_bias: float,
-    n_steps: int | None,
-) -> tuple[UnderdampedAnnealing, AnnealedMeasurements]:
-    """Create the rule for step size and friction of SGGMC and gSGNHT, and its measurements.
-
-    Parameters
-    ----------
-    estimator : GradientEstimator
-    product : Product
-    noise_is_known : bool
-        Whether the variance of the gradient estimate is user-specified.
-    final_bias : float
-        Bias of the kinetic temperature by gradient noise at the end of annealing.
-    tune_temperature, n_steps
-        See `pymc_geodesic.SGGMC`.
-    """
-    is_local = estimator.is_local
-    initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
-    measured = AnnealedMeasurements(
-        len(product.dims),
-        initial_bias=initial_bias if tune_temperature is None else tune_temperature - 1.0,
-        final_bias=FINAL_BIAS_OF_KNOWN_NOISE if noise_is_known else final_bias,
-        min_curvature=max(
-            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
-        ),
-    )
-    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
-    return UnderdampedAnnealing(repeats=repeats), measured
-
-
 def stationarity_monitor(
     estimator: GradientEstimator,
     product: Product,
@@ -409,3 +375,88 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)
+
+
+def compose_geodesic_langevin(
+    step: GeodesicStep,
+    dynamics: Dynamics,
+    parameters: UserParameters,
+    *,
+    whitens: bool,
+    metric: str | np.ndarray | None,
+    control_variates: str | int,
+    gradient_noise: ArrayLike | str | None,
+    has_thermostats: bool,
+    tune_temperature: float | None,
+    final_bias: float,
+    n_steps: int | None,
+    local_arguments: LocalArguments,
+    compile_kwargs: Mapping[str, Any] | None,
+) -> None:
+    """Set the parts of a step method with geodesic Langevin dynamics, SGGMC or gSGNHT.
+
+    Parameters
+    ----------
+    step : GeodesicStep
+        Receives ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and
+        ``diagnose_functions``.
+    dynamics : Dynamics
+    parameters : UserParameters
+    whitens : bool
+        Whether the arguments of the step allow coordinates to be adapted.
+    has_thermostats : bool
+        Whether thermostats compensate noise of unknown variance.
+    final_bias : float
+        Temperature bias due to gradient noise at the end of annealing.
+    local_arguments : LocalArguments
+    metric, control_variates, gradient_noise, tune_temperature, n_steps, compile_kwargs
+        See `pymc_geodesic.SGGMC`.
+    """
+    noise_is_known = gradient_noise is not None
+    # ∇log π̃ of the algorithms, in which the rows of a minibatch count N / n times
+    step.estimator = estimator = gradient_estimator(
+        step.model,
+        step.variables,
+        step.minibatches,
+        local=step.local,
+        local_arguments=local_arguments,
+        noise=minibatch_noise(
+            step,
+            whitens=whitens,
+            control_variates=control_variates,
+            noise_is_known=noise_is_known,
+            has_thermostats=has_thermostats,
+        ),
+        with_value=whitens and step.minibatches.minibatch is None,
+        compile_kwargs=compile_kwargs,
+    )
+    product, is_local = step.product, estimator.is_local
+    initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
+    measured = AnnealedMeasurements(
+        len(product.dims),
+        initial_bias=initial_bias if tune_temperature is None else tune_temperature - 1.0,
+        final_bias=FINAL_BIAS_OF_KNOWN_NOISE if noise_is_known else final_bias,
+        min_curvature=max(
+            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
+        ),
+    )
+    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
+    step.adaptation = adaptation = langevin_adaptation(
+        estimator,
+        product,
+        parameters,
+        whitens=whitens,
+        metric=metric,
+        angles=angles_of(step.variables),
+        control_variates=control_variates,
+        rule=UnderdampedRule(),
+        annealing=(UnderdampedAnnealing(repeats=repeats), measured),
+        gradient_noise=gradient_noise,
+        tune_temperature=tune_temperature,
+        n_steps=n_steps,
+    )
+    monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
+    step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)
+    temperature = TemperatureMonitor(adaptation.product.dims)
+    step.monitors, step.diagnose_functions = langevin_monitors(step, sampler, temperature)
+    report_adaptation(step, adaptation)

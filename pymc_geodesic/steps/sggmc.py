@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_choice,
     check_count,
@@ -17,23 +16,15 @@ from pymc_geodesic.arguments import (
     checked_control_variates,
     checked_metric_or_covariance,
 )
-from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import GeodesicLangevin
-from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
+from pymc_geodesic.steps.estimators import LocalArguments
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
-    langevin_adaptation,
-    langevin_monitors,
-    minibatch_noise,
-    report_adaptation,
-    stationarity_monitor,
-    underdamped_annealing,
+    compose_geodesic_langevin,
     user_parameters,
 )
 from pymc_geodesic.steps.pymc_interface import (
@@ -49,7 +40,7 @@ from pymc_geodesic.steps.unused_arguments import (
 )
 
 FINAL_BIAS = 0.02
-"""Temperature bias by gradient noise at the end of annealing."""
+"""Temperature bias due to gradient noise at the end of annealing."""
 
 
 class SGGMC(GeodesicStep):
@@ -330,52 +321,21 @@ class SGGMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        # ∇log π̃ of algorithm 1, in which the rows of a minibatch count N / n times
-        self.estimator = gradient_estimator(
-            self.model,
-            self.variables,
-            self.minibatches,
-            local=self.local,
-            local_arguments=local_arguments,
-            noise=minibatch_noise(
-                self,
-                whitens=whitens,
-                control_variates=order,
-                noise_is_known=gradient_noise is not None,
-            ),
-            with_value=whitens and self.minibatches.minibatch is None,
-            compile_kwargs=compile_kwargs,
-        )
-        self.adaptation = langevin_adaptation(
-            self.estimator,
-            self.product,
+        compose_geodesic_langevin(
+            self,
+            # runs kernels/sggmc.py
+            GeodesicLangevin(SPLITTINGS[splitting]),
             parameters,
             whitens=whitens,
             metric=metric,
-            angles=angles_of(self.variables),
             control_variates=order,
-            rule=UnderdampedRule(),
-            annealing=underdamped_annealing(
-                self.estimator,
-                self.product,
-                noise_is_known=gradient_noise is not None,
-                tune_temperature=tune_temperature,
-                final_bias=FINAL_BIAS,
-                n_steps=n_steps,
-            ),
             gradient_noise=gradient_noise,
+            has_thermostats=False,
             tune_temperature=tune_temperature,
+            final_bias=FINAL_BIAS,
             n_steps=n_steps,
+            local_arguments=local_arguments,
+            compile_kwargs=compile_kwargs,
         )
-        self.sampler = LangevinSampler(
-            # runs kernels/sggmc.py
-            GeodesicLangevin(SPLITTINGS[splitting]),
-            self.estimator,
-            self.adaptation,
-            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
-        )
-        temperature = TemperatureMonitor(self.adaptation.product.dims)
-        self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler, temperature)
-        report_adaptation(self, self.adaptation)
         if self.local:
             self._set_up_local_stats()

@@ -50,7 +50,7 @@ from pymc_geodesic.steps.unused_arguments import (
 )
 
 FINAL_BIAS = 0.05
-"""Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
+"""Temperature bias due to gradient noise, without a thermostat, at the end of annealing."""
 
 MAX_NOISE = 0.5
 """Upper bound on h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
