@@ -6,7 +6,7 @@ what the kernel is but for one fault.
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, logp_grad
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,7 @@ class Mutant:
 
     name: str
     kernel: Any
-    replaced: Mapping[str, Callable] = field(default_factory=dict)
+    replaced: Mapping[str, Callable] = logp_grad(default_factory=dict)
     edit: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:

@@ -37,10 +37,10 @@ class Gradient:
         position = np.concatenate(
             [np.ravel(coordinates[variable.name]) for variable in self.variables]
         )
-        field = self.estimator.logp_grad
+        logp_grad = self.estimator.logp_grad
         output = np.full(position.size + 1, np.nan)  # minibatches write no value
-        evaluate(field.address, position, argument, field.context, output)
-        field.raise_error()
+        evaluate(logp_grad.address, position, argument, logp_grad.context, output)
+        logp_grad.raise_error()
         parts = {name: output[part] for name, part in self.product.slices.items()}
         return output[-1], parts
 

@@ -131,20 +131,20 @@ class Setup:
 
         Where the rows divide into minibatches, those that share no row stand for all of them.
         """
-        field = self.gradient.estimated
+        function = self.gradient.estimated
         if self.case.order == "random":
             starts = self.step.estimator.next_minibatches(20)
         else:
             self.step.estimator.next_minibatches(1)
             even = self.case.n_rows % self.case.batch_size == 0
             starts = np.arange(0, self.case.n_rows, self.case.batch_size if even else 1)
-        return np.array([values(field, x, x.size, int(start)) for start in starts])
+        return np.array([values(function, x, x.size, int(start)) for start in starts])
 
 
-def values(field, x, size, argument=0):
+def values(function, x, size, argument=0):
     output = np.empty(size)
-    evaluate(field.address, x, argument, field.context, output)
-    field.raise_error()
+    evaluate(function.address, x, argument, function.context, output)
+    function.raise_error()
     return output
 
 

@@ -322,10 +322,10 @@ def test_minibatch_of_all_rows_provides_a_log_density():
     point["b"] = np.array([1.0, -2.0, 0.5, 3.0])
     step.setup_chain(np.random.default_rng(1), 50, 1)  # which chooses the sample of the rows
     step.estimator.set_others(point)
-    field = step.adaptation.gradient.exact
+    function = step.adaptation.gradient.exact
 
     def log_density(s):
-        return values(field, np.array([s]), 2)[-1]
+        return values(function, np.array([s]), 2)[-1]
 
     def expected(s):
         return -0.5 * s**2 - 4.0 * s - 0.5 * np.exp(-2.0 * s) * np.sum(point["b"] ** 2)

@@ -41,10 +41,10 @@ def compile_noise_natively(estimator):
     return estimator.compile_noise()
 
 
-def call(field, position, start, size=None):
+def call(function, position, start, size=None):
     output = np.empty(position.size if size is None else size)
-    evaluate(field.address, position, start, field.context, output)
-    field.raise_error()
+    evaluate(function.address, position, start, function.context, output)
+    function.raise_error()
     return output
 
 

@@ -197,10 +197,12 @@ def edited(setup, old, new):
     scope = dict(vars(control_variate_gradients))
     exec(source[source.index("def ") :].replace(old, new), scope)
     second = setup.gradient.second_order
-    field = control_variate_gradients.ComposedFunction(
+    function = control_variate_gradients.ComposedFunction(
         njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
     )
-    coordinates = type(setup.gradient._by_order[0])(field, setup.here.size, setup.gradient.widths)
+    coordinates = type(setup.gradient._by_order[0])(
+        function, setup.here.size, setup.gradient.widths
+    )
     setup.gradient._by_order[2] = coordinates
 
 

@@ -17,7 +17,7 @@ from pymc_geodesic.runtime import jit
 
 
 def test_arrays_inside_an_intrinsic():
-    """`jit.borrow` and the fields take the pointer of an array and drop its counter."""
+    """`jit.borrow` and gradient functions take the pointer of an array and drop its counter."""
 
     @jit.compiled(cache=False)
     def total(x):
@@ -94,7 +94,7 @@ def test_part_in_the_place_of_its_call(forceinline):
     ],
 )
 def test_wrappers_that_nobody_calls(option, wrapper):
-    """Parts of kernels leave both wrappers out, kernels that for C, fields none.
+    """Parts of kernels omit both wrappers, kernels that for C, gradient functions none.
 
     An option that Numba no longer knows is an error when the package is imported. One without
     effect makes cold starts longer: a wrapper takes longer to compile than many a part. And

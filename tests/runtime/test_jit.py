@@ -115,7 +115,7 @@ def test_stamp_ignores_other_modules(package, changed):
 
 
 def test_address_of_a_function_for_c():
-    """The wrapper that Numba makes for C callers; fields and manifolds are called through it."""
+    """The wrapper that Numba makes for C callers; it calls gradient functions and manifolds."""
 
     @jit.compiled_for_c(cache=False)
     def add(x, y):

@@ -58,10 +58,10 @@ def estimator_of(model, order="shuffled", compile_kwargs=INTERPRETED):
     return MinibatchGradient(density, compile_kwargs=compile_kwargs)
 
 
-def output_of(field, position, argument):
+def output_of(function, position, argument):
     output = np.empty(position.size)
-    evaluate(field.address, position, argument, field.context, output)
-    field.raise_error()
+    evaluate(function.address, position, argument, function.context, output)
+    function.raise_error()
     return output
 
 
@@ -104,10 +104,10 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
     position = table[2].ravel()
     ours = estimator_of(model, order, compile_kwargs)
     theirs = estimator_of(dense_model, order)
-    fields = [estimator.compile_noise() for estimator in (ours, theirs)]
+    functions = [estimator.compile_noise() for estimator in (ours, theirs)]
     starts = [estimator.next_minibatches(3) for estimator in (ours, theirs)]
     for start in starts[0]:
-        sparse_noise, dense_noise = (output_of(field, position, start) for field in fields)
+        sparse_noise, dense_noise = (output_of(function, position, start) for function in functions)
         assert dense_noise.max() > 0.0
         np.testing.assert_allclose(sparse_noise, dense_noise, atol=1e-12 * dense_noise.max())
 

@@ -25,7 +25,7 @@ from pymc_geodesic.minibatches.resident_rows import IndependentRows, ShuffledRow
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
 from tests.grids import slow
-from tests.kernels.drivers import called, gradient_field
+from tests.kernels.drivers import called, compile_logp_grad
 from tests.targets import LAPLACE
 
 N, N_TUNE, N_EXPLORATION = 90, 60, 30
@@ -313,9 +313,9 @@ def test_thermostat_is_bounded_to_half_of_the_smallest_friction():
     parameters = LangevinParameters(
         0.1, np.array([3.0, 2.0]), np.zeros(2), 1, thermostat_bounds=bounds
     )
-    gradient = gradient_field(LAPLACE)
-    field = SimpleNamespace(callback=called(gradient))
-    dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, parameters, stream)
+    gradient = compile_logp_grad(LAPLACE)
+    logp_grad = SimpleNamespace(callback=called(gradient))
+    dynamics.run(logp_grad, np.zeros(1, dtype=np.int64), LAPLACE.product, z, parameters, stream)
     np.testing.assert_array_equal(dynamics.thermostat, -1.0)
 
 
