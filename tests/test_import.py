@@ -1,4 +1,4 @@
-"""Importing the package is free, and brings everything when it is asked for."""
+"""Importing the package takes no time, and names are imported when they are first used."""
 
 import ast
 import re

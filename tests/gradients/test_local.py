@@ -289,11 +289,11 @@ def test_topic_gradient_uses_the_documents_twice():
     estimator.sample_local([beta], None, new_stream(np.random.default_rng(1)))
     gradient = np.empty(beta.size)
     evaluate(estimator.logp_grad.address, beta.ravel(), 0, estimator.logp_grad.context, gradient)
-    handed = [array for array in estimator.logp_grad._arrays if array is not None]
-    documents = [array for array in handed if array.shape == (20, 11)]
+    passed = [array for array in estimator.logp_grad._arrays if array is not None]
+    documents = [array for array in passed if array.shape == (20, 11)]
     assert len(documents) == 1
-    # nothing of the size of draws × documents × words is handed over
-    assert max(array.size for array in handed) <= 6 * 20 * 3 + 20 * 11
+    # nothing of the size of draws × documents × words is passed
+    assert max(array.size for array in passed) <= 6 * 20 * 3 + 20 * 11
 
 
 @pytest.mark.parametrize(

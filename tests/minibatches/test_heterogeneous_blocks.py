@@ -159,7 +159,7 @@ def warnings_of(action, *arguments):
 
 @pytest.mark.parametrize("make", [blocks_source, rows_source])
 @pytest.mark.parametrize("route", [one_pass, draws])
-def test_sources_tell_once(make, route):
+def test_sources_warn_once(make, route):
     """By the pass over all rows, or by blocks in the order of the arrays."""
     source = make(row_blocks(*arrays_of("sorted"), block_size=200))
     (message,) = warnings_of(route, source)

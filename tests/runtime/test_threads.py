@@ -75,11 +75,11 @@ def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone():
     handler = signal.getsignal(signal.SIGINT)
     seen = []
 
-    def look():
+    def read_handler():
         with defer_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=read_handler)
     thread.start()
     thread.join()
     signal.signal(signal.SIGINT, signal.SIG_IGN)

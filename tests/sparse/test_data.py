@@ -113,7 +113,7 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
 
 
 def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypatch):
-    """They would be dense: refused where they are needed and large."""
+    """They would be dense; an error is raised if they are needed and large."""
     monkeypatch.setattr("pymc_geodesic.gradients.fisher._MAX_FISHER_SIZE", BATCH * D * K - 1)
     estimator_of(model, "independent").compile_noise()
     with pytest.raises(ValueError, match=r"each row with respect to 'w', 90 numbers"):
@@ -155,7 +155,7 @@ def test_same_draws_as_the_dense_model(model, dense_model):
 
 
 def test_nuts_and_prediction_for_other_rows(table):
-    """The containers keep their place in the trace; new rows may be of any number."""
+    """Containers remain in the trace, and new data may have any number of rows."""
     X, _, _ = table
     w = np.arange(D) - 4.0
     with pm.Model(coords={"word": [f"word {j}" for j in range(D)]}) as model:
@@ -193,7 +193,7 @@ def test_nuts_and_prediction_for_other_rows(table):
 
 
 def test_rows_are_exchanged_by_the_container_and_not_by_its_name(model, table):
-    """PyMC knows the three arrays and not the matrix, and asks nobody else."""
+    """PyMC only has the three arrays, not the matrix."""
     new = sparse.csr_array(np.eye(D)[[3, 5]])
     with model, pytest.raises(KeyError, match="X"):
         pm.set_data({"X": new})
@@ -257,7 +257,7 @@ def test_wrong_matrices(table):
 
 @pytest.mark.parametrize("column", [3, -1])
 def test_columns_outside_the_matrix_raise(column):
-    """SciPy makes such a matrix without looking; the products would read other memory."""
+    """SciPy creates such a matrix without checks; products would read outside of the array."""
     wrong = sparse.csr_array(([1.0], [column], [0, 1]), shape=(1, 3))
     with pm.Model(), pytest.raises(ValueError, match="in columns outside 0 to 2"):
         pg.SparseData("X", wrong)

@@ -65,7 +65,7 @@ def test_standard_deviations_after_an_excursion(data, posterior, step_class, at,
         pm.Poisson("y", pm.math.exp(rows @ b), observed=pm.Data("t", y))
     step = step_class(model=model, minibatch=["x", "t"], batch_size=10)
     drawn, warning = whole_chain(step, TUNE, DRAWS, at, {"b": np.array(far)})
-    # about a hundred effective draws, where that monitor begins to speak
+    # about a hundred effective draws, the limit of that warning
     assert warning is None or "effective sample size" in warning.message
     mode, sd = posterior
     z = (np.array([point["b"] for point in drawn]) - mode) / sd

@@ -154,7 +154,7 @@ def test_wrong_manifold_of_a_variable_raises(variable, manifold, reason):
 
 
 class Interval(Euclidean):
-    """A manifold that the package does not know."""
+    """A manifold that is not in `MANIFOLDS`."""
 
 
 def test_custom_manifold_under_any_transform():
