@@ -209,7 +209,7 @@ def always_small(stream):
 
 @njit
 def no_kinetic_energy(blocks, v, chains, sign, energy):
-    """Forget the kinetic energy."""
+    """Omit the kinetic energy."""
 
 
 @njit
@@ -281,10 +281,10 @@ UNPROJECTED = [
         edit=("kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)", "pass"),
     ),
 ]
-"""Mutants whose positions pass, because geodesics take out what is not tangent."""
+"""Mutants whose positions pass, because geodesics project velocities."""
 
 REJECTED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
-"""Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
+"""Mutants that the Metropolis test corrects; only their acceptance rates are wrong."""
 
 LAST = " if step < n_steps - 1 else 0.5 * step_size"
 
@@ -337,7 +337,7 @@ BIASED_ADAGRAD = [
     Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * noise", "metric * noise")),
     Mutant("drift not scaled", sgld, edit=("drift * metric * gradient", "drift * gradient")),
 ]
-"""Mutants that leave a Euclidean target where coordinates have steps of their own."""
+"""Mutants that leave a Euclidean target whose coordinates have different step sizes."""
 
 BIASED_AVERAGED_NOISE = [
     Mutant(name, sgld, edit=edit)

@@ -22,7 +22,7 @@ print(len(compiled.buffer))
 
 @pytest.fixture
 def processes(monkeypatch):
-    """What the command starts, and the exit status that each family is to have."""
+    """Processes that the command starts, and the exit status of each family."""
     started, statuses = [], {}
 
     def run(command, env, check):

@@ -19,7 +19,7 @@ from pymc_geodesic.steps import SGGMC
 from tests.grids import cross
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
-"""Nothing to compile: quick where the numbers are the point."""
+"""Without compilation, which these tests do not need."""
 
 
 class Gradient:

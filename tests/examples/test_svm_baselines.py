@@ -1,4 +1,4 @@
-"""The samplers that ours are measured against are right themselves."""
+"""Correctness of the reference samplers of the examples."""
 
 import arviz as az
 import numpy as np

@@ -44,7 +44,7 @@ CASE = Case(101, 30, mode=None)
 CASE_INTERPRETED = CASE._replace(mode="FAST_COMPILE")
 
 BY_DEFAULT = ["several manifolds", "several chunks", "pm.Minibatch", "total_size of the step"]
-"""Who scales the rows: nobody, pieces of all rows, the model, the step; the others scale alike."""
+"""Default cases: the factor N/n is 1, or comes from chunks, the model or the step."""
 
 
 def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

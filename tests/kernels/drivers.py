@@ -25,7 +25,7 @@ from tests.targets import Target
 NO_SQUARES = np.empty(0)
 
 TIME = 2.0
-"""How long stochastic kernels run by default: three times the time constant of friction."""
+"""Run time of stochastic kernels: three times the time constant of friction."""
 
 
 def called(logp_grad: GradientFunction, context: np.ndarray | None = None) -> Callback:

@@ -49,7 +49,7 @@ CASES = {
 SOME = [
     str(each) for each in (CONCENTRATION_AND_DIRECTION, MATRIX_VON_MISES_FISHER, TRUNCATED_NORMAL)
 ]
-"""By default: mixed, curved and with walls."""
+"""Targets that run by default: mixed, curved and bounded."""
 
 
 def noise_of_part(step_size: float, friction: np.ndarray, part: np.ndarray) -> np.ndarray:

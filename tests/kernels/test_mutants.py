@@ -1,4 +1,4 @@
-"""Rejection of mutant kernels by the checks that the real kernels pass."""
+"""Mutant kernels are rejected by the tests that the correct kernels pass."""
 
 import math
 from dataclasses import replace

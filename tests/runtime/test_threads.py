@@ -1,4 +1,4 @@
-"""An interrupt is never lost between machine code and the Python that it calls."""
+"""Interrupts are not lost between machine code and Python functions that it calls."""
 
 import ctypes
 import signal

@@ -30,7 +30,7 @@ from tests.steps.runs import INTERPRETED, assert_same_draws, run_steps, sample, 
 NORTH = np.array([0.0, 0.0, 1.0])
 STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
 BASES = [GMC, gSGNHT, SGLD]
-"""Corrected, with a thermostat and with neither: the others derive from what these do."""
+"""Steps with a Metropolis correction, with a thermostat and with neither."""
 
 
 def every_step(chosen=STEPS):

@@ -211,7 +211,7 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
 
 @pytest.mark.parametrize("tune", [0, 1, slow(2), slow(3)])
 def test_a_short_tuning_phase_keeps_no_early_step_size(tune):
-    """The noise that is allowed before a chain has arrived is not allowed for good."""
+    """After tuning of any length the bound on the noise is the final one, not that of the start."""
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))
         pm.Categorical("y", w, observed=pm.Data("z", LABELS))

@@ -28,7 +28,7 @@ from tests.steps.runs import INTERPRETED, sample
 ALPHA = np.array([3.0, 4.0, 6.0])
 FRAME = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
 PROPORTIONS = [(None, GMC), (FlatSimplex, gSGNHT)]
-"""What runs by default: both charts, with the Metropolis correction and without."""
+"""Default cases: both charts, with and without Metropolis correction."""
 STEPS = (GMC, SGGMC, gSGNHT)
 
 
