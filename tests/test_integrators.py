@@ -27,7 +27,7 @@ from pymc_geodesic.runtime.streams import new_stream
 from tests.mutants import UNBALANCED
 
 ANGLES = [1e-9, 1e-6, 0.01, 0.3, 1.0, 3.0]
-"""ρ = γε."""
+"""ρ = Cε."""
 
 THERMOSTATS = [0.0, 0.4, -0.2]
 """ζ/ρ, ζ = ξε."""

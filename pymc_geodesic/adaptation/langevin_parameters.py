@@ -2,10 +2,10 @@ r"""Step size, friction and number of steps of Langevin dynamics for known gradi
 
 In whitened coordinates, in which the posterior has covariance I, a step h of the dynamics
 
-.. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - \gamma v\,dt + \ldots
+.. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - C v\,dt + \ldots
 
 contains gradient noise of variance h² b_j along coordinate j, where b_j is the variance of the
-gradient estimate. With the friction γ_j = γ + h b_j / 2 the second term of the friction dissipates
+gradient estimate. With the friction C_j = C + h b_j / 2 the second term of the friction dissipates
 exactly this noise, and the injected noise balances only the first term.
 
 Without a momentum, a step h moves the coordinates by a = h²/2 times the gradient estimate, of
@@ -42,7 +42,7 @@ class LangevinParameterSettings:
         Upper bound on h with a momentum. With it, the standard deviations of sixteen posteriors are
         0.95 to 1.04 times those of their references (`benchmarks.adaptation`).
     friction : float
-        γ without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
+        C without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
         0.78 effective draws per draw for means and 0.82 for squares.
     min_steps, max_steps : int
         Bounds on the number of inner steps per draw.
@@ -113,7 +113,7 @@ class LangevinParameters:
     step_size : float
         h; ε in Liu et al. (2016).
     friction : ndarray, shape (size,)
-        γ_j, per unit of time; C in the same paper.
+        C_j, per unit of time.
     noise : ndarray, shape (size,)
         b_j (V in the paper), variance of the gradient estimate that is subtracted from the injected
         noise.
@@ -122,9 +122,9 @@ class LangevinParameters:
     temperatures : ndarray, shape (n_blocks,), optional
         Target temperature of the thermostat of each block; 1 by default.
     thermostat_bounds : (float, float), optional
-        Bounds on ξ/γ after each draw.
+        Bounds on ξ/C after each draw.
     block_friction : ndarray, shape (n_blocks,), optional
-        γ of each block, if all coordinates of a block have the same.
+        C of each block, if all coordinates of a block have the same.
     """
 
     step_size: float
@@ -141,14 +141,14 @@ class LangevinParameters:
 
     @cached_property
     def mean_friction(self) -> float:
-        """Mean of γ over blocks, or over coordinates if these differ."""
+        """Mean of C over blocks, or over coordinates if these differ."""
         each = self.friction if self.block_friction is None else self.block_friction
         return float(np.mean(each))
 
     def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
         """Compute the error of the temperature along each coordinate due to that of the noise.
 
-        Subtracting too much noise, by a variance b, reduces the temperature by h b / (2 γ), without
+        Subtracting too much noise, by a variance b, reduces the temperature by h b / (2 C), without
         a momentum by h² b / 4.
 
         Parameters
@@ -268,8 +268,8 @@ class UnderdampedRule:
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
 
-        With the friction γ + h b/2 the temperature bias at a point where the variance is b + s is
-        h s / (2 γ + h b).
+        With the friction C + h b/2 the temperature bias at a point where the variance is b + s is
+        h s / (2 C + h b).
         """
         bias = SETTINGS.max_temperature_sd
         heterogeneity = float(np.max(noise_sd - bias * noise, initial=0.0))

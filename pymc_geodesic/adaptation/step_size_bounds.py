@@ -48,7 +48,7 @@ class StepSizeBoundSettings:
     min_step_size_for_heterogeneity : float
         Lower bound on `StepSizeBounds.by_heterogeneity`.
     thermostat_bounds : (float, float)
-        Bounds on ξ/γ: a thermostat removes at most half of the friction.
+        Bounds on ξ/C: a thermostat removes at most half of the friction.
     max_anisotropy_bias : float
         Upper bound on the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
@@ -309,7 +309,7 @@ def max_step_size_along_noisiest_direction(variance: float, additional: float) -
     """Upper bound on h due to the direction of a manifold with the largest noise variance.
 
     Friction and known noise are the same for all directions of a point. An additional variance s in
-    one direction raises the temperature along it by h²/4 · s · coth(γh/2).
+    one direction raises the temperature along it by h²/4 · s · coth(Ch/2).
 
     Parameters
     ----------

@@ -267,7 +267,7 @@ def langevin_adaptation(
     annealing : (AnnealingRule, AnnealedMeasurements)
         Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
-        Upper bound on (γ + ξ)/γ during annealing, at temperatures above 1.
+        Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
 

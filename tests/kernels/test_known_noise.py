@@ -53,7 +53,7 @@ SOME = [
 
 
 def noise_of_part(step_size: float, friction: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Variance V with (ε/2)² (1 + e)² V = part · (1 − e²), e = exp(−γε)."""
+    """Variance V with (ε/2)² (1 + e)² V = part · (1 − e²), e = exp(−Cε)."""
     decay = np.exp(-friction * step_size)
     return part * (1.0 - decay**2) / (0.5 * step_size * (1.0 + decay)) ** 2
 

@@ -115,7 +115,7 @@ def test_sggmc_is_sghmc(state, splitting):
 
 @splittings
 def test_gsgnht_is_sgnht(state, splitting):
-    """Ding et al. (2014) in the order A B O B A; in the paper's splitting ξ there is γ + ξ here."""
+    """Ding et al. (2014) in the order A B O B A; in the paper's splitting ξ there is C + ξ here."""
     x, v, stream = state
     inertia, target = 0.7, 1.3
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
