@@ -42,8 +42,8 @@ class LangevinParameterSettings:
         Upper bound on h with a momentum. With it, the standard deviations of sixteen posteriors are
         0.95 to 1.04 times those of their references (`benchmarks.adaptation`).
     friction : float
-        C without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
-        0.78 effective draws per draw for means and 0.82 for squares.
+        C without gradient noise. In a single experiment with four inner steps of 0.5 per draw, a
+        logistic regression had 0.78 effective draws per draw for means and 0.82 for squares.
     min_steps, max_steps : int
         Bounds on the number of inner steps per draw.
     step_tolerance : float
@@ -53,10 +53,10 @@ class LangevinParameterSettings:
         friction removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
     max_temperature_sd : float
         Upper bound on the standard deviation over the posterior of the temperature bias due to
-        heterogeneous noise. With it, and second-order control variates, the mean of `tau` of a
-        non-centered hierarchy was within 0.10 standard deviations of that of NUTS in twelve runs;
-        without it, three of eight chains ended far from the posterior ("Limitations" in
-        ``docs/adaptation.md``).
+        heterogeneous noise. In single experiments with it and second-order control variates, the
+        mean of `tau` of a non-centered hierarchy was within 0.10 standard deviations of that of
+        NUTS in twelve runs; without it, three of eight chains ended far from the posterior.
+        ``tests/steps/test_noise_over_posterior.py`` has such a model.
     reference_step_size : float
         Constant in the leapfrog step size (reference/m)^¼ that is accepted with probability 0.8 on
         N(0, I) in m dimensions; measured, with the exponent by calculation.
@@ -66,8 +66,8 @@ class LangevinParameterSettings:
         in ten dimensions.
     shape_exponent : int
         Exponent of that ratio with which h decreases below `near_normal`. With it the errors of the
-        means of the non-centered eight schools are at most 0.05 standard deviations; with h = 0.5
-        they were 0.2 (`benchmarks.adaptation`).
+        means of the non-centered eight schools are at most 0.05 standard deviations
+        (`benchmarks.adaptation`); with h = 0.5 they were 0.2 in a single experiment.
     min_step_size_for_shape : float
         Lower bound on the resulting bound on h.
     shared_scale_fraction : float
