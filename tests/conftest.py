@@ -10,7 +10,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def pymc_speaks() -> None:
+def restore_pymc_warnings() -> None:
     """Restore warnings and logs that imported benchmarks disable, so that tests are independent."""
     logging.getLogger("pymc").setLevel(logging.INFO)
 

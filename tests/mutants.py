@@ -1,12 +1,11 @@
 """Deliberately broken kernels (mutants), which the tests of the kernels must reject.
 
-A mutant is the code of the real kernel with one ingredient or one line replaced, so that it stays
-what the kernel is but for one fault.
+A mutant is the code of the real kernel with one function or one line replaced.
 """
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, logp_grad
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -32,14 +31,14 @@ class Mutant:
     kernel : numba dispatcher
         The correct kernel.
     replaced : mapping
-        Name of an ingredient in the module of the kernel to what stands in for it.
+        Replacement of a function of the module of the kernel, by name.
     edit : tuple of str
-        Text that occurs once in the kernel, and what it becomes.
+        Text that occurs once in the kernel, and its replacement.
     """
 
     name: str
     kernel: Any
-    replaced: Mapping[str, Callable] = logp_grad(default_factory=dict)
+    replaced: Mapping[str, Callable] = field(default_factory=dict)
     edit: tuple[str, str] = ("", "")
 
     def __str__(self) -> str:

@@ -7,7 +7,7 @@ draws applies, with a threshold that a correct kernel passes with almost certain
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, logp_grad
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -57,8 +57,8 @@ class Target:
     log_density: Callable
     draw: Callable[[np.random.Generator, int], np.ndarray]
     statistics: Callable[[np.ndarray], Mapping[str, np.ndarray]]
-    means: Mapping[str, float] = logp_grad(default_factory=dict)
-    cdfs: Mapping[str, Callable] = logp_grad(default_factory=dict)
+    means: Mapping[str, float] = field(default_factory=dict)
+    cdfs: Mapping[str, Callable] = field(default_factory=dict)
     step_size: float = 0.05
 
     def __str__(self) -> str:

@@ -70,6 +70,6 @@ def violations(module: str, source: str) -> list[str]:
     ]
 
 
-def test_private_imports_stand_in_named_places():
+def test_private_imports_are_in_named_modules():
     found = {module: violations(module, path.read_text()) for module, path in MODULES.items()}
     assert {module: names for module, names in found.items() if names} == {}

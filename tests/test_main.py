@@ -57,7 +57,7 @@ def test_a_family_that_fails_is_named_and_the_others_go_on(processes, capsys):
 
 
 @pytest.mark.parametrize("arguments", [["warm", "nothing"], [], ["warm", "--only", "nothing"]])
-def test_what_is_not_known_is_refused(processes, capsys, arguments):
+def test_unknown_arguments_raise(processes, capsys, arguments):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2

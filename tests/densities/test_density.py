@@ -206,7 +206,7 @@ def test_minibatch_of_pymc(table):
 def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_computed):
     """A CustomDist copies the node; its data must stay aligned with the observed values.
 
-    It also copies what the data are computed from.
+    It also copies the inputs of the data.
     """
     X, y = table
     with pm.Model() as model:

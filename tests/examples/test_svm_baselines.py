@@ -29,7 +29,7 @@ def exact(data):
 
 
 @pytest.mark.slow
-def test_quadrature_integrates_a_normal_law(data):
+def test_quadrature_integrates_a_normal_distribution(data):
     """With no cost the posterior is the prior, with a huge margin a shifted normal distribution."""
     X, y = data
     prior = quadrature(X, y, cost=0.0, prior_scale=LOSS["prior_scale"])

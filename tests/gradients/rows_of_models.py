@@ -129,7 +129,7 @@ class Setup:
     def estimates(self, x: np.ndarray) -> np.ndarray:
         """Estimates from all minibatches of consecutive rows, or from random minibatches.
 
-        Where the rows divide into minibatches, those that share no row stand for all of them.
+        Where the rows divide into minibatches, disjoint minibatches that cover all rows are used.
         """
         function = self.gradient.estimated
         if self.case.order == "random":

@@ -104,7 +104,7 @@ def test_compiled_function_for_types():
 def test_function_from_source():
     """`compile_gradient` compiles a generated function with a C signature."""
     source = "def f(x):\n    return x + shift\n"
-    key = f"canary of a source in {__name__}"  # what is cached imports the module it came from
+    key = f"canary of a source in {__name__}"  # cached functions import their module
     function = compile_numba_function_src(
         source, "f", {"__name__": __name__, "shift": 2.0}, cache_key=key
     )

@@ -204,7 +204,7 @@ def test_rows_are_exchanged_by_the_container_and_not_by_its_name(model, table):
         assert len(model[f"X_{part}"].get_value()) == 2
 
 
-def test_a_step_that_knew_other_rows_says_so(model, table):
+def test_a_step_built_with_other_rows_raises(model, table):
     _, y, _ = table
     with model:
         step = pg.GMC(step_size=0.1, compile_kwargs=INTERPRETED)

@@ -138,7 +138,7 @@ def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
 
 @pytest.mark.usefixtures("interpreted")
 def test_rows_are_independent_where_noise_is_subtracted():
-    # over an epoch the noise sums to zero, and slow positions would lack what is subtracted
+    # over an epoch the noise sums to zero, so that too much noise would be subtracted
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
     assert isinstance(pg.SGGMC(**rows).estimator.source, IndependentRows)

@@ -339,7 +339,7 @@ class TestAnnealing:
         np.testing.assert_allclose(found, expected)
 
     def test_target_temperature_is_that_of_the_noise(self, normal):
-        """At most what is allowed; less the bias allowed at the end; 1 with little noise."""
+        """The allowed bias minus that at the end of annealing; 1 with little noise."""
         with normal:
             step = SGGMC(metric=None, compile_kwargs=INTERPRETED)
         adaptation = step.adaptation
