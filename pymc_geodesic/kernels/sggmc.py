@@ -53,7 +53,7 @@ def sggmc(
     ----------
     logp_grad : Callback
         Gradient of the log-density, −∇Ũ (`pymc_geodesic.runtime.gradient_functions`).
-    minibatches : ndarray of int64, shape (L,)
+    minibatches : ndarray of int64, shape (n_steps,)
         One for each inner step, usually its first row.
     space : Space
         The product manifold. The step size of block b is ``scales[b]`` ε, and its gradient is

@@ -155,7 +155,7 @@ class LangevinSampler:
         if monitor is not None:
             n_grad += monitor.before_draw(chain.z, minibatches)
         before = chain.z.copy() if tune or chain.n == 0 else chain.z
-        # L inner steps A B O B A, in place; no Metropolis–Hastings test
+        # n_steps inner steps A B O B A, in place; no Metropolis–Hastings test
         temperatures, noise_clips = self.dynamics.run(
             adaptation.logp_grad,
             minibatches,
