@@ -54,8 +54,9 @@ class SubgradientHMC(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float, optional
-        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
-        is in units of posterior standard deviations.
+        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging in
+        whitened coordinates, where 1 is one posterior standard deviation. A specified step size is
+        used as given, without whitening.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
