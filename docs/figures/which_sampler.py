@@ -27,7 +27,7 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "counts",
-        "Are the free variables probability vectors with components near zero and a Dirichlet prior?",
+        "Are the variables probability vectors with components near zero and a Dirichlet prior?",
         "{SCIR}; for words in documents with local=",
     ),
     (
