@@ -280,7 +280,7 @@ def pole(draws: int) -> Figure:
         axes.set_title(f"{label}\nESS {worst.ess:,.0f}, R-hat {worst.r_hat:.2f}", fontsize=10)
         axes.set(xlabel="draw", xlim=(0, len(chain)))
         axes.spines[["right", "top"]].set_visible(False)
-    panels[0].set_ylabel("degrees from\nlongitude 180°")
+    panels[0].set_ylabel("degrees of arc from\nthe meridian 180°")
     return figure
 
 
