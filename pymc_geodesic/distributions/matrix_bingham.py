@@ -210,7 +210,7 @@ class Envelope(NamedTuple):
     distance: float
     """t minus the largest eigenvalue."""
     bound: float
-    """Upper bound of the logarithm of density over proposal, both without constants."""
+    """Upper bound on the logarithm of density over proposal, both without constants."""
     cost: float
     """Logarithm of the expected number of proposals, up to the constant of the density."""
 

@@ -71,8 +71,8 @@ class SubgradientHMC(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional
