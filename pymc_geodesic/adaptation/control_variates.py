@@ -25,8 +25,8 @@ class ControlVariateSettings:
     Attributes
     ----------
     second_order_cost : float
-        Ratio of the cost of an inner step with second order to that with first order. In a logistic
-        regression with 28 coefficients it is 1.2 to 1.6 (`benchmarks.control_variates`).
+        Ratio of the cost of an inner step with second order to that with first order. In a single
+        experiment, a logistic regression with 28 coefficients, it was 1.2 to 1.6.
     min_saving : float
         Minimum factor by which noise-free gradients would reduce the cost of a draw for second
         order to be compiled.

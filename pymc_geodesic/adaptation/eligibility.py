@@ -42,7 +42,7 @@ class EligibilitySettings:
     max_second_order : int
         Maximum number of coordinates for which ``control_variates="auto"`` may use second order,
         which takes one pass over all rows for each coordinate. With 28 coordinates the Hessian over
-        all rows took 20 to 30 times as long as the gradient (`benchmarks.control_variates`).
+        all rows took 20 to 30 times as long as the gradient, in a single experiment.
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
         poor estimate of the noise of their sum.

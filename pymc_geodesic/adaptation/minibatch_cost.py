@@ -113,8 +113,8 @@ class MinibatchCost:
         """Describe the cost."""
         return (
             f"An independent draw takes about {self.n_steps:.0f} minibatch gradients "
-            f"(batch_size={self.batch_size} of {self.n_rows:,} rows), which is {self.ratio:.2g} "
-            f"times the time of a GMC trajectory (gradients over all rows: {self.n_steps_all:.0f})"
+            f"(batch_size={self.batch_size} of {self.n_rows:,} rows), {self.ratio:.2g} times the "
+            f"time of a GMC trajectory with {self.n_steps_all:.0f} gradients over all rows"
         )
 
     @property
@@ -126,9 +126,10 @@ class MinibatchCost:
         if self.n_steps > SETTINGS.max_draws * most:
             # with this batch size n_steps is about the maximum, since noise is proportional to 1/n
             larger = min(math.ceil(self.batch_size * self.n_steps / most), self.n_rows)
+            or_gmc = ", or GMC" if self.ratio > 1.0 else ""
             return (
                 f"A draw uses at most {most} of these gradients, so that draws are autocorrelated. "
-                f"Use batch_size >= {larger}, or GMC"
+                f"Use batch_size >= {larger}{or_gmc}"
             )
         return ""
 

@@ -11,11 +11,13 @@ elimination, later coordinates first,
     r_i &= \frac{D_i}{w_i + p_i(θ)}, \qquad D_i = L_{ii}^2 = w_i + p_i(θ_0),
 
 where c is the center, θ₀ the other parameters there, and w the precision of an effect without its
-prior, given those that are eliminated later. In a model with normal observations this is the
-conditional distribution of an effect for every θ. With little data, w ≪ p, the coordinates are
-those of the non-centered form, with much data those of the centered form; each effect has its own
-degree. For all other coordinates r = 1. An effect that the model writes as scale × offset is
-e = q x in these equations, q the scale and x the offset.
+prior, given those that are eliminated later. With normal observations of known variance and one set
+of effects this is the conditional distribution of an effect for every θ. Otherwise this holds
+approximately, near the center: w and L are computed there, with the noise variance and the prior
+precisions of effects that are eliminated before. With little data, w ≪ p, the coordinates are those
+of the non-centered form, with much data those of the centered form; each effect has its own degree.
+For all other coordinates r = 1. An effect that the model writes as scale × offset is e = q x in
+these equations, q the scale and x the offset.
 
 The Jacobian is triangular: log |dx/dz| = Σ (½ log r_i − log q_i) up to a constant.
 """

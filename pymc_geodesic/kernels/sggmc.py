@@ -68,7 +68,7 @@ def sggmc(
         Random stream, advanced.
     scratch : Scratch
     temperatures : ndarray, shape (n_blocks,)
-        Receives the temperature of the positions of each block, averaged over inner steps.
+        Receives the temperature of each block (`position_temperature`), averaged over inner steps.
 
     Returns
     -------

@@ -99,8 +99,8 @@ class SGLD(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -126,12 +126,14 @@ class SGLD(GeodesicStep):
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
-        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
-        each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
-        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
-        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
-        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
+        Order of the minibatches. ``"shuffled"``: the rows are shuffled once and divided into
+        minibatches, each of which is used once per epoch. ``"independent"``: the same, but each
+        minibatch starts at an independent random row. ``"random"``: rows are drawn with
+        replacement. If gradient noise is subtracted, as by default, or compensated by a thermostat,
+        ``"shuffled"`` is replaced, because noise that sums to zero over an epoch lowers the
+        temperature: by ``"random"`` if noise is subtracted without control variates and an epoch
+        has fewer than 1,000 minibatches, otherwise by ``"independent"``. With local variables it is
+        not replaced.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.

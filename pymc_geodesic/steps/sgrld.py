@@ -73,9 +73,10 @@ class SGRLD(GeodesicStep):
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
-        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
-        each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement.
+        Order of the minibatches. ``"shuffled"``: the rows are shuffled once and divided into
+        minibatches, each of which is used once per epoch. ``"independent"``: the same, but each
+        minibatch starts at an independent random row. ``"random"``: rows are drawn with
+        replacement.
     local : variable, name or sequence of them, optional
         Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
         `pymc_geodesic.topics.lda`. The counts of words in topics are then averages over collapsed

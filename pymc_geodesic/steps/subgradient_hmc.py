@@ -54,8 +54,9 @@ class SubgradientHMC(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float, optional
-        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
-        is in units of posterior standard deviations.
+        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging in
+        whitened coordinates, where 1 is one posterior standard deviation. A specified step size is
+        used as given, without whitening.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
@@ -70,8 +71,8 @@ class SubgradientHMC(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional

@@ -362,7 +362,7 @@ def test_lost_tail_of_a_precision_with_all_rows(step_class, is_centered):
     assert is_of_funnel(warning) == is_centered
     if is_centered:
         assert warning.level == "warn"
-        assert "1% quantile of the prior standard deviation of 'b' is" in warning.message
+        assert "standard deviation of the group effects of 'b' is" in warning.message
         assert "Use GMC() with its default metric" in warning.message
 
 
