@@ -219,6 +219,7 @@ def known_moments(arrays, m):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [ShuffledRows, slow(IndependentRows), slow(RandomRows)])
 def test_conditional_distributions(conjugate, source):
     """Batch sizes that do not divide N, repeated rows, several variables and points."""

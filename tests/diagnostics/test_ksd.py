@@ -90,6 +90,7 @@ def parts(sample, size):
         )
 
 
+@pytest.mark.slow
 def test_exact_draws_are_rejected_at_the_nominal_level(sample):
     """More than eight rejections in 40 samples at the 5 % level have probability 1/5,000."""
     rng = np.random.default_rng(1)

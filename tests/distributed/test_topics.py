@@ -99,6 +99,7 @@ def test_mutant_that_counts_each_document_once(monkeypatch):
     assert not is_exact(sampled(draws=800, tune=100), heterogeneous_parts())
 
 
+@pytest.mark.slow
 def test_heterogeneous_documents_warn(caplog):
     inflation = sampled(visit=25)["shards"].attrs["variance_inflation"]
     assert inflation > 1
@@ -140,6 +141,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
     assert not np.array_equal(other.posterior["topics"], undisturbed.posterior["topics"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "number"), [slow("configure", 1), ("visit", 7), slow("topic_drift", 1)]
 )
@@ -152,6 +154,7 @@ def test_lost_workers_do_not_change_draws(undisturbed, method, number):
     np.testing.assert_array_equal(idata["shards"]["shift"], undisturbed["shards"]["shift"])
 
 
+@pytest.mark.slow
 def test_result(undisturbed):
     """Chains have different initial topics, each draw has another shard, θ is omitted."""
     assert dict(undisturbed.posterior.sizes) == {"chain": 2, "draw": 20, "topic": 2, "word": 5}

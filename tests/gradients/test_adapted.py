@@ -203,6 +203,7 @@ def test_mutants_are_rejected(plain, fault):
     plain.gradient._by_order[1] = coordinates
 
 
+@pytest.mark.slow
 def test_new_data_update_total_and_center():
     setup = Setup(CASE_INTERPRETED)
     x, y = rows_of(setup.case)

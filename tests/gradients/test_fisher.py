@@ -184,6 +184,7 @@ def test_mixture_compiles_to_cached_machine_code(mixture, monkeypatch):
     assert keys[0]
 
 
+@pytest.mark.slow
 def test_mixture(mixture):
     model, x = mixture
     estimator = estimator_of(model, {"x": x})

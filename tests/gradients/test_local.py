@@ -178,6 +178,7 @@ def test_posterior_of_the_global_variable(hierarchy, sampler):
     assert "acceptance_rate" in idata.sample_stats
 
 
+@pytest.mark.slow
 def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
     """It inflates the variance by up to 5 % at a kinetic temperature of 1.02; all rows do not."""
     model, y = hierarchy

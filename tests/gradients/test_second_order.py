@@ -73,6 +73,7 @@ def test_mean_over_all_minibatches_is_the_full_gradient(setup):
     assert estimates.std(axis=0).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2])
 def test_noise_decreases_with_the_order(plain, order):
     use_second_order(plain)

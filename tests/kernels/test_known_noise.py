@@ -115,6 +115,7 @@ FAULTS = ["sggmc: known noise left in", "gsgnht: sign of the thermostat"]
 """One of each kernel; the others are slow."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED_BY_COORDINATE), ids=str)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_biased_kernels_are_rejected(mutant, mixed):

@@ -69,6 +69,7 @@ def test_biased_kernels_are_rejected(mutant, logp_grad, many):
     assert TARGET.worst(x, v) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", REJECTED, ids=str)
 def test_rejected_proposals_are_detected(mutant, logp_grad, many):
     _, _, acceptance = run(mutant.kernel, mutant.compile(), logp_grad, many)
@@ -90,6 +91,7 @@ def test_velocities_off_the_tangent_space_are_detected(mutant, logp_grad):
 OF_FIRST_ORDER = ["sggmc: explicit friction", "gsgnht: delayed thermostat"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", by_default(OF_FIRST_ORDER, of=ASYMMETRIC), ids=str)
 def test_kernels_of_lower_order_are_detected(mutant):
     assert observed_order(mutant.kernel, mutant.compile(), TARGET) < 1.5

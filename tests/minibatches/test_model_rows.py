@@ -161,6 +161,7 @@ def test_arrays_that_indices_select_from_are_no_rows(kind):
     assert_gradient_is_exact(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zeros", "mask", "HSGP", "mixture", "censored"])
 def test_numbers_of_rows_in_shapes(kind):
     with pm.Model(coords={"component": range(2)}) as model:
@@ -411,6 +412,7 @@ def test_missing_values():
         pg.SGGMC(batch_size=50, model=model)
 
 
+@pytest.mark.slow
 def test_steps_are_pickled_with_their_rows():
     with regression():
         step = pg.SGGMC(batch_size=50)

@@ -122,6 +122,7 @@ def test_models_with_minibatches_of_pymc(path):
         step_of(model, table_blocks(path, like=LIKE))
 
 
+@pytest.mark.slow
 def test_rows_that_are_sorted_are_reported(tmp_path):
     TABLE.sort_values("x").to_parquet(tmp_path / "rows.parquet")
     model = regression(LIKE, containers=True)
@@ -229,6 +230,7 @@ def test_levels_unknown_to_bambi(tmp_path):
             step_of(built.backend.model, table_blocks(tmp_path, like=built))
 
 
+@pytest.mark.slow
 def test_program_of_the_documentation(tmp_path, monkeypatch):
     bambi = pytest.importorskip("bambi", reason="needs Bambi")
     page = Path(__file__).parents[2] / "docs" / "any_model.md"

@@ -105,6 +105,7 @@ def is_warned(model, step, caplog):
     return "lower tail of the scale may be missing" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scale", "sampler"),
     [
@@ -120,6 +121,7 @@ def test_seeds_have_a_warning(scale, sampler, caplog):
     assert is_warned(model, sampler(model=model), caplog)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC])
 def test_seeds_as_products_have_no_warning(sampler, caplog):
     model = seeds("scale", is_centered=False)

@@ -200,6 +200,7 @@ def functions_of_jax():
     return [np.asarray(each) for each in pytensor.function([x], outputs, mode="JAX")(np.ones(2))]
 
 
+@pytest.mark.slow
 def test_rewrites_of_jax_mode_run_before_the_dispatch():
     """`ops.jax_backend` registers its classes in one, so that JAX is imported by its mode only."""
     pytest.importorskip("jax")

@@ -106,6 +106,7 @@ def test_fisher_noise(model):
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
 
+@pytest.mark.slow
 def test_same_bits_in_every_process(model):
     """Compiled code that is forked with the process, and compiled again in it."""
     with model:

@@ -70,6 +70,7 @@ def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_siz
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(mixture_likelihood))
 
 
+@pytest.mark.slow
 @every_step
 def test_uninformative_first_rows_of_a_minibatch(step_class):
     """The first rows are ones, for which the sum is one."""
@@ -92,6 +93,7 @@ def independent_draws(model, **kwargs):
     return idata.posterior["w"].values[0]
 
 
+@pytest.mark.slow
 def test_a_factor_whose_counts_have_no_constant_sum():
     """The density is proportional to exp(5 w₁)."""
     with pm.Model() as model:
@@ -124,6 +126,7 @@ def regression():
     return model
 
 
+@pytest.mark.slow
 def test_sgrld_with_nuts_tunes_to_a_likelihood_without_counts(regression):
     idata = draws_of(regression, SGRLD, n_steps=40)
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(regression_likelihood))

@@ -51,6 +51,7 @@ def exact(model):
     return centre, deviation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", by_default([SGLD], of=STEPS), ids=lambda step: step.__name__)
 def test_draws_are_a_posterior_sample(model, exact, step_class):
     """About 1,000 effective draws: means within 0.12 sds, standard deviations within 8 %.

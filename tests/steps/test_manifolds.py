@@ -227,6 +227,7 @@ def test_thermostat_does_not_wind_up_far_from_the_posterior():
     assert 0.7 < dispersion.mean() < 1.4
 
 
+@pytest.mark.slow
 def test_variables_without_their_transform():
     """PyMC's value is then the variable itself, and the manifold the same."""
     with pm.Model() as model:
@@ -263,6 +264,7 @@ def share_of_reflections():
     return weight(-1) / (weight(-1) + weight(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [slow({}), {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"]
 )

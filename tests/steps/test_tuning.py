@@ -73,6 +73,7 @@ def test_temperature_of_full_data(directions, step_class):
     assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.slow
 @steps(gSGNHT)
 def test_temperature_of_minibatches(directions, step_class):
     with directions:
@@ -214,6 +215,7 @@ def test_error_of_a_mean_temperature(normal, friction):
     assert means.std() == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.slow
 def test_no_warning_after_tuning(directions, caplog):
     with directions:
         step = SGGMC(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
