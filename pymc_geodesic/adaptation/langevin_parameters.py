@@ -73,9 +73,9 @@ class LangevinParameterSettings:
     shared_scale_fraction : float
         Upper bound on h as a fraction of the step size of the exploration if many coordinates
         depend on a few scales. The error of a step is small in each coordinate and accumulates in
-        the scale as √m h²: with 1,000 groups and h = 0.5 the errors of log scales were 0.9
-        (centered) and 1.5 standard deviations (non-centered), with this fraction at most 0.1
-        (`benchmarks.hierarchies`, ``docs/scale.md``).
+        the scale as √m h². In a single experiment with 1,000 groups and h = 0.5 the errors of log
+        scales were 0.9 (centered) and 1.5 standard deviations (non-centered);
+        `benchmarks.hierarchies` measures them with this fraction.
     max_overdamped_step_size : float
         Upper bound on h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
         the average; by calculation.

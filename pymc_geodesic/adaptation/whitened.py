@@ -72,10 +72,10 @@ class WhitenedSettings:
         Fractions of the tuning phase at which noise and centering point are updated.
     max_mean_square, max_mean : float
         Mean square and largest component of the distance of the mean of the draws from the
-        centering point, in posterior standard deviations, above which that point moves there. If
-        the centering point of a hierarchy was 16 standard deviations from the mean in the log scale
-        only, gradient noise made the standard deviation of the log scale 50 % too large
-        (``docs/scale.md``).
+        centering point, in posterior standard deviations, above which that point moves there. In a
+        single experiment, with the centering point of a hierarchy 16 standard deviations from the
+        mean in the log scale only, gradient noise made the standard deviation of the log scale 50 %
+        too large.
     noise_errors : float
         Number of standard errors of the noise variance that are added, in quadrature, to its
         standard deviation over the posterior before the step size is bounded; above 1, because the
