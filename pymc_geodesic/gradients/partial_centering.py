@@ -14,8 +14,9 @@ where c is the center, θ₀ the other parameters there, and w the precision of 
 prior, given those that are eliminated later. In a model with normal observations this is the
 conditional distribution of an effect for every θ. With little data, w ≪ p, the coordinates are
 those of the non-centered form, with much data those of the centered form; each effect has its own
-degree. For all other coordinates r = 1. An effect that the model writes as scale × offset is
-e = q x in these equations, q the scale and x the offset.
+degree. For all other coordinates r = 1. An effect that the model writes non-centered is e = m + q x
+in these equations, x the offset and q its scale; m is the mean given the effects of the same group
+that are eliminated later, zero for scale × offset.
 
 The Jacobian is triangular: log |dx/dz| = Σ (½ log r_i − log q_i) up to a constant.
 """
@@ -99,6 +100,8 @@ class Coordinates(NamedTuple):
         In the order of elimination, the entry of the effects, or −1 for other coordinates.
     center : ndarray, shape (size,)
         c in the order of elimination.
+    is_offset : ndarray of bool, shape (size,)
+        In the order of elimination, whether the coordinate of the model is x = (e − m) / q.
     """
 
     order: Integers
@@ -111,6 +114,7 @@ class Coordinates(NamedTuple):
     weight: Vector
     entry: Integers
     center: Vector
+    is_offset: np.ndarray
 
 
 class Work(NamedTuple):
@@ -184,7 +188,9 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
                 r = _ratio(log_p[a], at.weight[i], at.precision[i])
                 e = mean[a] + r * (at.center[i] + s - mean[a]) + math.sqrt(r) * t
                 work.away[i] = e - at.center[i]
-                work.point[at.order[i]] = e if log_q[a] == 0.0 else e * math.exp(-log_q[a])
+                work.point[at.order[i]] = (
+                    (e - mean[a]) * math.exp(-log_q[a]) if at.is_offset[i] else e
+                )
                 log_jacobian += 0.5 * math.log(r) - log_q[a]
                 work.r[i] = r
             work.coupling[i], work.own[i] = s, t
@@ -232,15 +238,18 @@ def _to_gradient(
                 out[where] = slope * sd
             else:
                 r, root = work.r[i], math.sqrt(work.r[i])
-                bar[i] += gradient[where] * (1.0 if log_q[a] == 0.0 else math.exp(-log_q[a]))
+                by_e = gradient[where] * (math.exp(-log_q[a]) if at.is_offset[i] else 1.0)
+                bar[i] += by_e
                 slope = r * bar[i]
                 out[where] = root * bar[i] * sd
                 work.point[size + a] += (1.0 - r) * bar[i]
+                if at.is_offset[i]:
+                    work.point[size + a] -= by_e
+                    work.point[size + 2 * n + a] -= gradient[where] * work.point[where] + 1.0
                 remaining = at.center[i] + work.coupling[i] - mean[a]
                 by_log_r = bar[i] * (r * remaining + 0.5 * root * work.own[i]) + 0.5
                 # d log r / d log p = −p / (w + p)
                 work.point[size + n + a] -= by_log_r * (1.0 - at.weight[i] * r / at.precision[i])
-                work.point[size + 2 * n + a] -= gradient[where] * work.point[where] + 1.0
             if i < n_sparse:
                 for j in range(at.starts[i], at.starts[i + 1]):
                     bar[at.columns[j]] -= at.couplings[j] * slope
@@ -250,7 +259,7 @@ def _to_gradient(
                     rest[j] -= row[j] * slope
 
 
-_POINTERS = 21
+_POINTERS = 22
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
 (_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS) = range(6, 11)
 _FIRST = 11
@@ -273,6 +282,7 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST + 7], (size,), np.float64),
         array_at(table[_FIRST + 8], (size,), np.int64),
         array_at(table[_FIRST + 9], (size,), np.float64),
+        array_at(table[_FIRST + 10], (size,), np.bool_),
     )
     scratch = array_at(table[_POINTERS], (6 * size + 1 + 2 * (size + 3 * n),), np.float64)
     bar, gradient = scratch[4 * size : 5 * size], scratch[5 * size : 6 * size + 1]
@@ -322,7 +332,9 @@ def _whitened(
     away, z = np.empty(size), np.empty(size)
     for i in range(size):
         a = at.entry[i]
-        e = x[at.order[i]] if a < 0 else x[at.order[i]] * math.exp(log_q[a])
+        e = x[at.order[i]]
+        if at.is_offset[i]:
+            e = mean[a] + e * math.exp(log_q[a])
         away[i] = e - at.center[i]
     for i in range(size):
         s = _coupling(at, i, away)
@@ -351,6 +363,8 @@ class PartialCentering:
         Length of a position.
     entries : ndarray of int
         Coordinate of each entry of the effects, in the order of ``prior``.
+    is_offset : ndarray of bool
+        Whether the coordinate of each entry is an offset x = (e − m) / q.
 
     Attributes
     ----------
@@ -363,10 +377,12 @@ class PartialCentering:
         prior: GradientFunctionLike,
         size: int,
         entries: np.ndarray,
+        is_offset: np.ndarray,
     ) -> None:
         self._prior, self._size = prior, size
         self._entries = np.asarray(entries, dtype=np.int64)
         self._n = len(self._entries)
+        self._is_offset = np.asarray(is_offset)
         self._scratch = np.zeros(6 * size + 1 + 2 * (size + 3 * self._n))
         context = np.zeros(_POINTERS + 1, dtype=np.int64)
         for first, function in ((_INNER, inner), (_PRIOR, prior)):
@@ -396,9 +412,10 @@ class PartialCentering:
 
     def effects(self, x: np.ndarray) -> np.ndarray:
         """Position with e in place of x."""
-        _, _, log_q = self.parameters(x)
+        mean, _, log_q = self.parameters(x)
         e = x.copy()
-        e[self._entries] *= np.exp(log_q)
+        offsets = self._entries[self._is_offset]
+        e[offsets] = (mean + x[self._entries] * np.exp(log_q))[self._is_offset]
         return e
 
     def set_factor(self, center: np.ndarray, factor: TriangularFactor) -> None:
@@ -413,6 +430,8 @@ class PartialCentering:
         """
         entry = np.full(self._size, -1, dtype=np.int64)
         entry[self._entries] = np.arange(self._n)
+        is_offset = np.zeros(self._size, dtype=bool)
+        is_offset[self._entries] = self._is_offset
         self._coordinates = Coordinates(
             factor.order,
             factor.segments,
@@ -424,6 +443,7 @@ class PartialCentering:
             factor.weight,
             np.ascontiguousarray(entry[factor.order]),
             np.ascontiguousarray(self.effects(center)[factor.order]),
+            np.ascontiguousarray(is_offset[factor.order]),
         )
         context = self.logp_grad.context
         context[_N_SPARSE], context[_N_SEGMENTS] = factor.n_sparse, len(factor.segments)
