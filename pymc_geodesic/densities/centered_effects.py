@@ -156,8 +156,8 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
         gathered = [each for each in rows.gathered.values() if each.effect == i]
         factors = scales_of([each.entries for each in gathered], graphs)
         scale = positive_scale(factors, 1 if len(variable.shape) == 1 else variable.shape[1])
-        if scale is None or scale.matrix is not None:  # correlated effects stay non-centered
-            continue
+        if scale is None or scale.matrix is not None or i in rows.in_products:
+            continue  # correlated effects stay non-centered
         inputs = [v for v in graph_inputs([scale.diagonal]) if not isinstance(v, Constant)]
         if any(isinstance(v, SharedVariable) or v.name not in values for v in inputs):
             continue

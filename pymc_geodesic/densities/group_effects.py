@@ -216,10 +216,11 @@ def _scales(
 def _check_products(
     rows: RowsByIndex, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
 ) -> None:
-    """Check that products with a matrix are those of offsets."""
-    others = [effects[i].value for i in rows.in_products if scales[i] is None]
-    if others:
-        raise NotByIndexError(*others)
+    """Check that products with a matrix are those of offsets and their scale."""
+    for i in rows.in_products:
+        scale = scales[i]
+        if scale is None or scale.matrix is None:
+            raise NotByIndexError(effects[i].value)
 
 
 def _check_means(

@@ -212,8 +212,9 @@ def test_scales_of_columns():
         lambda z, chol, _: regression(z @ np.array([[1.0, 0.3], [0.0, 2.0]])),
         lambda z, chol, _: regression(z @ chol.T) + z.sum(),
         lambda z, chol, scale: (z @ scale)[GROUP],
+        lambda z, chol, scale: regression((scale * z) @ chol),
     ],
-    ids=["upper triangular", "symmetric", "constant", "another use", "vector"],
+    ids=["upper triangular", "symmetric", "constant", "another use", "vector", "of effects"],
 )
 def test_other_products_are_not_effects(mean):
     assert precision_of(mean) is None
