@@ -162,16 +162,17 @@ class EffectPrior:
         m, log p and log q.
     mean_at_scales : TensorVariable
         The mean with the present covariance as a constant, where the value is e instead of x.
-    correlation : TensorVariable
-        Log-density with the expected information of all groups on the coefficients of regressions
-        of a column on those before it.
+    regressions : TensorVariable or None
+        For correlated columns, the change of L from its present value, divided by L_kk in row k,
+        where L is the Cholesky factor of the covariance. Row k has the coefficients of a regression
+        of column k on the columns before it.
     """
 
     mean: TensorVariable
     log_p: TensorVariable
     log_q: TensorVariable
     mean_at_scales: TensorVariable
-    correlation: TensorVariable
+    regressions: TensorVariable | None
 
 
 def effect_prior(
@@ -198,7 +199,7 @@ def effect_prior(
     log_q = whole if scale is None else pt.log(scale.diagonal) + whole
     log_p = -2.0 * (pt.log(sd) + log_q)
     if lower is None:
-        return EffectPrior(mean + whole, log_p, log_q, mean + whole, pt.zeros(()))
+        return EffectPrior(mean + whole, log_p, log_q, mean + whole, None)
 
     def given_columns_before(factor: TensorVariable) -> TensorVariable:
         # e_k given e_1, ..., e_(k−1): μ_k + Σ_j L_kj u_j with L u = e − μ
@@ -210,10 +211,9 @@ def effect_prior(
     else:
         conditional_mean = effect.value @ pt.tril(lower, -1).T
     change = pt.tril(lower - disconnected_grad(lower), -1)
-    change = change / disconnected_grad(pt.diagonal(lower))[:, None]
-    correlation = -0.5 * effect.shape[0] * pt.sum(change**2)
+    regressions = change / disconnected_grad(pt.diagonal(lower))[:, None]
     mean_at_scales = given_columns_before(disconnected_grad(lower))
-    return EffectPrior(conditional_mean, log_p, log_q, mean_at_scales, correlation)
+    return EffectPrior(conditional_mean, log_p, log_q, mean_at_scales, regressions)
 
 
 class EffectResiduals:

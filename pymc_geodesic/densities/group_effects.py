@@ -351,6 +351,7 @@ class GroupEffects:
         self.prior = self._compile_priors()
         self._terms = self._compile_terms(rows, graphs)
         self._rest = self._compile_rest(names)
+        self._regressions = self._compile_regressions()
         self.refresh_data()
 
     @property
@@ -509,10 +510,19 @@ class GroupEffects:
         terms = logp_terms(self._model)
         kept = {self._model[name] for name in effects}
         kept |= {*self._model.observed_RVs, *self._model.potentials}
-        total = pt.add(*(prior.correlation for prior in self._priors), pt.zeros(()))
-        total = pt.add(total, *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
+        total = pt.add(pt.zeros(()), *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
         direction, products = self._curvature_along(total, self._others)
         return unoptimized_function([*self._values, *direction], products)
+
+    def _compile_regressions(self) -> Any:
+        """Compile the products of the information on correlations with directions."""
+        regressions = [each.regressions for each in self._priors if each.regressions is not None]
+        weights = [each.type() for each in regressions]
+        terms = [pt.sum(w * each**2) for w, each in zip(weights, regressions, strict=True)]
+        total = -0.5 * pt.add(pt.zeros(()), *terms)
+        direction, products = self._curvature_along(total, self._others)
+        inputs = [*self._values, *weights, *direction]
+        return unoptimized_function(inputs, self._in_variables(products))
 
     def _curvature_along(
         self, total: TensorVariable, variables: Sequence[Variable]
@@ -616,6 +626,25 @@ class GroupEffects:
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
         shape = (self.size, self.size)
         return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
+
+    def information_on_correlations(
+        self, x: np.ndarray, weights: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Information of correlated effects on other coordinates, shape (n_others, n_others).
+
+        Parameters
+        ----------
+        x : ndarray, shape (size,)
+        weights : list of ndarray, shape (width, width)
+            For each correlated effect, the information on the coefficient of a standardized column
+            j in a regression of column k, in units of the residual variance of k.
+        """
+        values = self.split(x)
+        rows = [
+            np.concatenate([np.ravel(p) for p in self._regressions(*values, *weights, *direction)])
+            for direction in self._directions()
+        ]
+        return np.array(rows).reshape(len(self.others), len(self.others))
 
 
 def _array_of(variable: Variable) -> np.ndarray:
