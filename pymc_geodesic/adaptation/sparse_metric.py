@@ -121,8 +121,8 @@ class SparseMetric:
 
         Given the other effects, one with the conditional precision D and the prior precision p has
         the information κ²/2 on log p, κ = 1 − p/D. It is at least that of half an effect, because
-        the density decreases towards scales of zero. Standardized columns j and k of a group have the
-        information κ_j κ_k on the coefficient of j in the regression of k.
+        the density decreases towards scales of zero. Standardized columns j and k of a group have
+        the information κ_j κ_k on the coefficient of j in the regression of k.
         """
         size, others = self._effects.size, self._effects.others
         information = np.zeros((len(others), len(others)))
