@@ -102,8 +102,9 @@ class SparseMetric:
     def _factor_at(self, x: np.ndarray) -> TriangularFactor:
         """Factor the precision matrix at a position, which becomes the origin."""
         self._effects.refresh_data()
+        self._effects.set_center(x)
         precision = self._effects.precision(x)
-        _, log_p, _ = self.centering.parameters(x)
+        _, log_p, _, _ = self.centering.parameters(x)
         prior = np.zeros(self._effects.size)
         prior[self._entries] = np.exp(np.clip(log_p, -690.0, 690.0))
         precision.data[~np.isfinite(precision.data)] = 0.0
@@ -143,7 +144,9 @@ class SparseMetric:
             columns, shrinkages = shrinkages[: each.width], shrinkages[each.width :]
             if each.is_correlated:
                 weights.append(np.array(columns) @ np.transpose(columns))
-        information += self._effects.information_on_correlations(x, weights)
+        of_correlations = self._effects.information_on_correlations(x, weights)
+        information += of_correlations
+        is_scale[others] |= np.diagonal(of_correlations) > 0.0
         self._scales = np.flatnonzero(is_scale)
         row, column = np.meshgrid(others, others, indexing="ij")
         entries = information.ravel(), (row.ravel(), column.ravel())

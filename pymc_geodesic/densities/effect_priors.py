@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
@@ -160,19 +161,28 @@ class EffectPrior:
     ----------
     mean, log_p, log_q : TensorVariable
         m, log p and log q.
+    shift : TensorVariable
+        The mean with coefficients ``at_center`` of the columns before, minus m.
     mean_at_scales : TensorVariable
         The mean with the present covariance as a constant, where the value is e instead of x.
     regressions : TensorVariable or None
         For correlated columns, the change of L from its present value, divided by L_kk in row k,
         where L is the Cholesky factor of the covariance. Row k has the coefficients of a regression
         of column k on the columns before it.
+    coefficients : TensorVariable or None
+        Those of a regression of each column on the columns before it.
+    at_center : SharedVariable or None
+        Their value at the center of the coordinates.
     """
 
     mean: TensorVariable
     log_p: TensorVariable
     log_q: TensorVariable
+    shift: TensorVariable
     mean_at_scales: TensorVariable
-    regressions: TensorVariable | None
+    regressions: TensorVariable | None = None
+    coefficients: TensorVariable | None = None
+    at_center: SharedVariable | None = None
 
 
 def effect_prior(
@@ -199,21 +209,28 @@ def effect_prior(
     log_q = whole if scale is None else pt.log(scale.diagonal) + whole
     log_p = -2.0 * (pt.log(sd) + log_q)
     if lower is None:
-        return EffectPrior(mean + whole, log_p, log_q, mean + whole, None)
+        return EffectPrior(mean + whole, log_p, log_q, whole, mean + whole)
 
-    def given_columns_before(factor: TensorVariable) -> TensorVariable:
-        # e_k given e_1, ..., e_(k−1): μ_k + Σ_j L_kj u_j with L u = e − μ
-        standard = solve_triangular(factor, (effect.value - mean).T, lower=True).T
-        return mean + standard @ pt.tril(factor, -1).T
-
+    before = pt.tril(lower, -1)
+    coefficients = solve_triangular(lower.T, before.T, lower=False).T
+    residual, effects = effect.value - mean, effect.value
     if scale is None:
-        conditional_mean = given_columns_before(lower)
+        conditional_mean = mean + residual @ coefficients.T
     else:
-        conditional_mean = effect.value @ pt.tril(lower, -1).T
+        conditional_mean, effects = effect.value @ before.T, scale.times(effect.value)
+    at_center = pytensor.shared(np.zeros((effect.width, effect.width)))
+    shift = mean + (effects - mean) @ at_center.T - conditional_mean
     change = pt.tril(lower - disconnected_grad(lower), -1)
-    regressions = change / disconnected_grad(pt.diagonal(lower))[:, None]
-    mean_at_scales = given_columns_before(disconnected_grad(lower))
-    return EffectPrior(conditional_mean, log_p, log_q, mean_at_scales, regressions)
+    return EffectPrior(
+        conditional_mean,
+        log_p,
+        log_q,
+        shift,
+        mean_at_scales=mean + residual @ disconnected_grad(coefficients).T,
+        regressions=change / disconnected_grad(pt.diagonal(lower))[:, None],
+        coefficients=coefficients,
+        at_center=at_center,
+    )
 
 
 class EffectResiduals:

@@ -285,10 +285,11 @@ class GroupEffects:
     others, transformed : ndarray of int
         Coordinates of all other variables, and of variables that have a transform.
     prior : CompiledGradient
-        Function of a position x and of coefficients a, b, c, each with one number per entry of the
-        effects, whose output is the gradient of Σ (a m + b log p + c log q) in x, and m, log p and
-        log q. There m and p are mean and precision of the prior of the effects e, which are
-        m + q x for offsets x.
+        Function of a position x and of coefficients a, b, c, d, each with one number per entry of
+        the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
+        log p, log q and δ. There m and p are mean and precision of the prior of the effects e,
+        which are m + q x for offsets x, and m + δ is the mean with the regressions of correlated
+        columns at the center.
     is_offset : ndarray of bool
         Of each entry of the effects, whether its coordinate is an offset.
     """
@@ -352,6 +353,8 @@ class GroupEffects:
         self._terms = self._compile_terms(rows, graphs)
         self._rest = self._compile_rest(names)
         self._regressions = self._compile_regressions()
+        coefficients = [p.coefficients for p in self._priors if p.coefficients is not None]
+        self._coefficients = unoptimized_function(self._values, self._in_variables(coefficients))
         self.refresh_data()
 
     @property
@@ -403,7 +406,7 @@ class GroupEffects:
                     for effect, prior in zip(self._group_variables, self._priors, strict=True)
                 ]
             )
-            for name in ("mean", "log_p", "log_q")
+            for name in ("mean", "log_p", "log_q", "shift")
         ]
         parts = self._in_variables(parts)
         parts = rebuild_graphs(parts, dict(zip(self._values, values, strict=True)))
@@ -418,7 +421,7 @@ class GroupEffects:
                 inputs.append(FixedArray(replacements[each], shape))
                 self._data.append(each)
         parts = rebuild_graphs(parts, replacements)
-        weights = [pt.TensorType("float64", (n,))(name) for name in "abc"]
+        weights = [pt.TensorType("float64", (n,))(name) for name in "abcd"]
         total = pt.add(*[pt.sum(w * part) for w, part in zip(weights, parts, strict=True)])
         gradients = grad(total, values, disconnected_inputs="ignore")
         return compile_gradient(
@@ -432,6 +435,13 @@ class GroupEffects:
                 self._model[data.name].set_value(data.get_value(borrow=True), borrow=True)
         for i, each in enumerate(self._data):
             self.prior.point_at(i, np.ascontiguousarray(_array_of(each)))
+
+    def set_center(self, x: np.ndarray) -> None:
+        """Set the regressions of correlated columns to those at a position, in `prior`."""
+        found = self._coefficients(*self.split(x))
+        variables = [each.at_center for each in self._priors if each.at_center is not None]
+        for variable, coefficients in zip(variables, found, strict=True):
+            variable.get_value(borrow=True)[...] = np.nan_to_num(coefficients)
 
     def _compile_terms(
         self, rows: RowsByIndex, graphs: Sequence[TensorVariable]
