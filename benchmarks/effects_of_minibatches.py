@@ -1,8 +1,8 @@
-"""Non-centered group effects, scale × offset, sampled with minibatches.
+"""Non-centered group effects, scale × z, sampled with minibatches.
 
 Groups of equal size, y = a + b x + τ z[group] + noise of variance 1, 20,000 rows, `SGGMC` with
-minibatches of 500 rows and default warm-up. *centered* samples the effects τ z, *offsets* the
-offsets z, and `GMC` is the reference for the quantiles of log τ. *ratio* is that of
+minibatches of 500 rows and default warm-up. *centered* samples the effects τ z, *non-centered*
+samples z, and `GMC` is the reference for the quantiles of log τ. *ratio* is that of
 `pymc_geodesic.monitoring.effect_scales` in the last chain; other warnings are not counted. Two
 chains of 1,000 draws.
 
@@ -82,7 +82,7 @@ def main() -> None:
     print("|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|")
     for rows in given.rows:
         for sd in given.sds:
-            for form in ("centered", "offsets", "GMC"):
+            for form in ("centered", "non-centered", "GMC"):
                 print(run(N_ROWS // rows, sd, form), flush=True)
 
 

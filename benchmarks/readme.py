@@ -6,7 +6,8 @@
 **Group effects.** Logistic regression with 200,000 rows, three covariates and 500 groups of unequal
 size, intercepts of the groups with unknown standard deviation. ``pm.sample()`` (nutpie, if it is
 installed), ``GMC()`` and ``SGGMC(batch_size=1000)`` sample the same model alternately, two chains
-each.
+each. ``pm.sample()`` also samples the model with `pymc.ZeroSumNormal` effects, which are hardly
+correlated with the intercept; the intercept is then that of the average group.
 
 - *Seconds* are processor time of the constructor of the step and of the call of `pymc.sample`:
   warm-up, draws, and reading or compiling code. A short run of each sampler before fills the
@@ -14,6 +15,8 @@ each.
 - *ESS* is the bulk effective sample size, of the worst coordinate of each sampler, all effects
   included, and of ``sd``, the standard deviation of the groups. All samplers have as many tuning
   draws as draws. The second table has the ratios to NUTS.
+- The *errors* of the last table compare means and standard deviations of all coordinates with those
+  of ``GMC()``; Monte Carlo errors of both runs are part of them.
 - The *joint Laplace approximation* is a normal distribution at a local mode of all unconstrained
   coordinates, found from zero, with the inverse of the negative Hessian as covariance. The joint
   density is unbounded as ``sd`` → 0 with effects of zero, so it has no global mode.
@@ -65,21 +68,24 @@ class Sampler(NamedTuple):
     label, color : str
     make_step : callable
         Arguments of `pymc.sample` of this sampler only; called within the model.
-    draws : int
-        Draws and tuning draws of a chain.
+    sums_to_zero : bool
+        Whether the effects sum to zero.
     """
 
     label: str
     color: str
     make_step: Callable[[], dict[str, Any]]
-    draws: int
+    sums_to_zero: bool = False
 
 
 SAMPLERS = (
-    Sampler("pm.sample(), NUTS", GRAY, dict, 1000),
-    Sampler("GMC()", BLUE, lambda: {"step": pg.GMC()}, 1000),
-    Sampler("SGGMC(batch_size=1000)", ORANGE, lambda: {"step": pg.SGGMC(batch_size=1000)}, 1000),
+    Sampler("pm.sample(), NUTS", GRAY, dict),
+    Sampler("NUTS, ZeroSumNormal effects", GREEN, dict, sums_to_zero=True),
+    Sampler("GMC()", BLUE, lambda: {"step": pg.GMC()}),
+    Sampler("SGGMC(batch_size=1000)", ORANGE, lambda: {"step": pg.SGGMC(batch_size=1000)}),
 )
+N_DRAWS = 1000
+"""Draws and tuning draws of a chain."""
 
 # --- group effects ------------------------------------------------------------------------------
 
@@ -101,14 +107,17 @@ def simulate(n_rows: int, n_groups: int) -> tuple[np.ndarray, np.ndarray, np.nda
     return x, group, (rng.random(n_rows) < 1.0 / (1.0 + np.exp(-logit))).astype(int)
 
 
-def hierarchical_model(n_rows: int, n_groups: int) -> pm.Model:
-    """Build the model of the README on simulated rows."""
+def hierarchical_model(n_rows: int, n_groups: int, *, sums_to_zero: bool) -> pm.Model:
+    """Build the model of the README on simulated rows, or that with effects that sum to zero."""
     x, group, y = simulate(n_rows, n_groups)
     with pm.Model() as model:
         intercept = pm.Normal("intercept", 0.0, 2.0)
         slope = pm.Normal("slope", 0.0, 1.0, shape=3)
         sd = pm.HalfNormal("sd", 1.0)
-        effect = pm.Normal("effect", 0.0, sd, shape=n_groups)
+        if sums_to_zero:
+            effect = pm.ZeroSumNormal("effect", sd, shape=n_groups)
+        else:
+            effect = pm.Normal("effect", 0.0, sd, shape=n_groups)
         pm.Bernoulli("y", logit_p=intercept + x @ slope + effect[group], observed=y)
     return model
 
@@ -148,6 +157,19 @@ def efficiency(draws: Draws) -> Efficiency:
     )
 
 
+def errors(draws: Draws, reference: Draws) -> str:
+    """Describe differences of means and standard deviations from those of another sampler."""
+    shifts, ratios = {}, {}
+    for name in reference:
+        scale = reference[name].std(axis=(0, 1))
+        shifts[name] = (draws[name].mean(axis=(0, 1)) - reference[name].mean(axis=(0, 1))) / scale
+        ratios[name] = draws[name].std(axis=(0, 1)) / scale
+    largest = max(np.max(np.abs(each)) for each in shifts.values())
+    every = np.concatenate([np.ravel(each) for each in ratios.values()])
+    of_sd = f"{shifts['sd']:+.2f}, {ratios['sd']:.3f}"
+    return f"{largest:.2f} | {every.min():.2f} to {every.max():.2f} | {of_sd}"
+
+
 def laplace(model: pm.Model, name: str) -> tuple[float, float, float]:
     """Joint Laplace approximation: mode and sd of the logarithm of a scale, and seconds."""
     began = time.process_time()
@@ -175,26 +197,32 @@ def laplace(model: pm.Model, name: str) -> tuple[float, float, float]:
 
 def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
     """Sample by all samplers alternately, print the table, and draw the figure."""
-    model = hierarchical_model(n_rows, n_groups)
+    models = {
+        kind: hierarchical_model(n_rows, n_groups, sums_to_zero=kind) for kind in (True, False)
+    }
     for sampler in SAMPLERS:
-        run_chain(model, sampler, 20, seed=9)
+        run_chain(models[sampler.sums_to_zero], sampler, 20, seed=9)
     chains: dict[str, list[Draws]] = {sampler.label: [] for sampler in SAMPLERS}
     seconds = dict.fromkeys(chains, 0.0)
     for seed in range(rounds):
         for sampler in SAMPLERS:
-            draws, spent = run_chain(model, sampler, 50 if quick else sampler.draws, seed)
+            n_draws = 50 if quick else N_DRAWS
+            draws, spent = run_chain(models[sampler.sums_to_zero], sampler, n_draws, seed)
             chains[sampler.label].append(draws)
             seconds[sampler.label] += spent
-    log_mode, log_sd, spent = laplace(model, "sd")
+    log_mode, log_sd, spent = laplace(models[False], "sd")
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 2.7), layout="constrained")
     print(f"{n_rows:,} rows, {n_groups:,} groups, {rounds} chains, processor time\n")
     print("| | draws | s | ESS | of | ESS/s | ESS of `sd` | ESS/s of `sd` | R-hat | `sd` |")
     print("|---|---:|---:|---:|---|---:|---:|---:|---:|---:|")
     rates: list[tuple[float, float]] = []
+    joined = {
+        label: {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for label, parts in chains.items()
+    }
     for row, sampler in enumerate(SAMPLERS):
-        parts = chains[sampler.label]
-        draws = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        draws = joined[sampler.label]
         worst, of_sd = efficiency(draws), efficiency({"sd": draws["sd"]})
         time_of, sd = seconds[sampler.label], draws["sd"].ravel()
         rates.append((worst.ess / time_of, of_sd.ess / time_of))
@@ -215,6 +243,11 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
     print("\n| ESS/s relative to NUTS | worst coordinate | `sd` |\n|---|---:|---:|")
     for sampler, (rate, rate_of_sd) in zip(SAMPLERS[1:], rates[1:], strict=True):
         print(f"| `{sampler.label}` | {rate / rates[0][0]:.1f} | {rate_of_sd / rates[0][1]:.1f} |")
+    print("\n| compared with GMC | largest error of a mean, in sd | sd ratios | of `sd` |")
+    print("|---|---:|---:|---:|")
+    for sampler in SAMPLERS:
+        if not sampler.sums_to_zero and sampler.label != "GMC()":
+            print(f"| `{sampler.label}` | {errors(joined[sampler.label], joined['GMC()'])} |")
     mean = np.exp(log_mode + log_sd**2 / 2.0)
     print(
         f"\njoint Laplace approximation: local mode {np.exp(log_mode):.4f}, "
@@ -224,7 +257,9 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
     grid = np.linspace(min(low, mean * (1.0 - 3.0 * log_sd)), high, 200)
     density = norm.pdf(np.log(grid), log_mode, log_sd) / grid
     right.plot(grid, density, color=RED, linestyle="--", label="joint Laplace approximation")
-    left.set_yticks([0, -1, -2], [sampler.label for sampler in SAMPLERS], fontsize=9)
+    left.set_yticks(
+        [-row for row in range(len(SAMPLERS))], [sampler.label for sampler in SAMPLERS], fontsize=9
+    )
     left.set_xlim(0.0, 1.3 * left.get_xlim()[1])
     left.set_title("ESS per second, worst coordinate and sd", fontsize=10)
     right.set_title("sd, standard deviation of the groups", fontsize=10)
@@ -280,7 +315,7 @@ def pole(draws: int) -> Figure:
         axes.set_title(f"{label}\nESS {worst.ess:,.0f}, R-hat {worst.r_hat:.2f}", fontsize=10)
         axes.set(xlabel="draw", xlim=(0, len(chain)))
         axes.spines[["right", "top"]].set_visible(False)
-    panels[0].set_ylabel("degrees from\nlongitude 180°")
+    panels[0].set_ylabel("degrees of arc from\nthe meridian 180°")
     return figure
 
 

@@ -18,7 +18,7 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version  # slow to import
 
         return version(__name__)
-    # Python suggests a name that is near when it knows where to look.
+    # With `name` and `obj`, Python's error message suggests similar names.
     raise AttributeError(
         f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__]
     )

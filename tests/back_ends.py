@@ -1,4 +1,4 @@
-"""Back ends of plots, and what all of them must have drawn."""
+"""Plotting backends, and checks of their panels."""
 
 import pytest
 
@@ -6,7 +6,7 @@ BACKENDS = ("matplotlib", "plotly", "bokeh")
 
 
 def require(backend):
-    """Skip where a back end is not installed."""
+    """Skip the test if a backend is not installed."""
     pytest.importorskip(backend)
     if backend == "plotly":
         pytest.importorskip("webcolors")  # which ArviZ needs for plotly
@@ -20,7 +20,7 @@ def panels_of(collection):
 
 
 def assert_drawn(collection, backend, n_panels):
-    """A collection has panels of this back end, and something in each."""
+    """A collection has nonempty panels of this backend."""
     assert collection.backend == backend
     assert len(panels_of(collection)) == n_panels
     figure = collection.get_viz("figure")

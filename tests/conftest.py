@@ -10,21 +10,21 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def pymc_speaks() -> None:
-    """Undo what importing a benchmark has silenced, so that no test depends on those before it."""
+def restore_pymc_warnings() -> None:
+    """Restore warnings and logs that imported benchmarks disable, so that tests are independent."""
     logging.getLogger("pymc").setLevel(logging.INFO)
 
 
 @pytest.fixture
 def interpreted() -> Iterator[None]:
-    """Compile nothing by default: for what PyMC makes of a model, whatever the back end is."""
+    """Disable compilation, for tests that do not depend on the backend."""
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         yield
 
 
 @pytest.fixture(scope="session")
 def data_home() -> Path:
-    """Return the folder of real data, or skip the test where there is none."""
+    """Return the folder of real data, or skip the test if there is none."""
     folder = os.environ.get("PYMC_GEODESIC_DATA")
     if not folder:
         pytest.skip("needs real data: the environment variable PYMC_GEODESIC_DATA names no folder")

@@ -1,4 +1,4 @@
-"""Copies of a model that says where chains begin: they begin there as well."""
+"""Checks of initial points: copies of a model start chains at the same points."""
 
 import copy
 
@@ -30,7 +30,7 @@ def assert_same_start(copied, model, names):
 
 
 def assert_copies_with_a_known_variable_begin_at_the_start(model, value, given):
-    """Where one variable is observed, or replaced, the others begin as they did."""
+    """If one variable is observed or replaced, the others start at the same values."""
     (name,) = value
     observed, done = pm.observe(model, value), pm.do(model, value)
     assert name in {rv.name for rv in observed.observed_RVs}

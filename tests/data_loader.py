@@ -1,4 +1,4 @@
-"""The data loader of pymc_extras, whichever PyMC is installed."""
+"""The data loader of pymc_extras, for any installed version of PyMC."""
 
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -14,7 +14,7 @@ NAME = "pymc_extras.variational.dataloader"
 
 
 def goes_with_this_pymc() -> bool:
-    """Say whether pymc_extras was made for the PyMC that is installed; skip where it is not."""
+    """Whether pymc_extras supports the installed PyMC; skip the test if it is not installed."""
     try:
         wanted = [Requirement(line) for line in requires("pymc-extras") or []]
     except PackageNotFoundError:
@@ -23,12 +23,12 @@ def goes_with_this_pymc() -> bool:
 
 
 def load_data_loader() -> ModuleType:
-    """Import the public module, or its file alone where the package asks for another PyMC."""
+    """Import the public module, or only its file if the package requires another PyMC."""
     return import_publicly() if goes_with_this_pymc() else load_one_file()
 
 
 def import_publicly() -> ModuleType:
-    """Import as users do; the step method that the package adds to PyMC's list is taken out."""
+    """Import as users do, and remove the step method that the package adds to PyMC's list."""
     steps = list(STEP_METHODS)
     import_module("pymc_extras.variational")
     STEP_METHODS[:] = steps

@@ -1,4 +1,4 @@
-"""Draws that are not those of the model a function takes."""
+"""Draws of another model than a function requires."""
 
 import arviz as az
 import numpy as np

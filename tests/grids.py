@@ -1,7 +1,6 @@
-"""Grids of tests: the cells that every run takes, and those that `make test-slow` adds.
+"""Grids of tests: cells that run by default, and cells marked slow.
 
-CONTRIBUTING.md states which cells run by default: every law, formula, route and message has one,
-every kernel a mutant, and the rest of a grid is slow.
+CONTRIBUTING.md states which cells run by default.
 """
 
 from collections.abc import Collection, Iterable
@@ -12,23 +11,23 @@ import pytest
 
 
 def slow(*values: Any) -> Any:
-    """Return a cell of a grid that only `make test-slow` takes."""
+    """Return a cell that only `make test-slow` runs."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def cell(*values: Any) -> Any:
-    """Return what `parametrize` takes for one cell, tuples among its values side by side."""
+    """Return a `pytest.param` with all values, tuples flattened."""
     flat = [each for value in values for each in (value if isinstance(value, tuple) else (value,))]
     return pytest.param(*flat)
 
 
 def by_default(chosen: Collection[Any], of: Iterable[Any]) -> list[Any]:
-    """Return the cells of a grid, slow but for those that are chosen, by themselves or by name.
+    """Mark all cells as slow except the chosen ones, given as values or as their `str`.
 
     Raises
     ------
     ValueError
-        If one that is chosen is not there.
+        If a chosen cell is not in the grid.
     """
     grid = list(of)
     is_chosen = [each in chosen or str(each) in chosen for each in grid]
@@ -41,9 +40,9 @@ def by_default(chosen: Collection[Any], of: Iterable[Any]) -> list[Any]:
 
 
 def cross(rows: Iterable[Any], columns: Iterable[Any]) -> list[Any]:
-    """Return the cells of two axes: by default all rows in one column, and all columns in one row.
+    """Return the cells of two axes; the first column and the first row run, others are slow.
 
-    The first ones are meant. A row or column of several arguments is a tuple of them.
+    A row or column of several arguments is a tuple of them.
     """
     cells = [
         (cell(row, column), i == 0 or j == 0)

@@ -1,7 +1,6 @@
 """Deliberately broken kernels (mutants), which the tests of the kernels must reject.
 
-A mutant is the code of the real kernel with one ingredient or one line replaced, so that it stays
-what the kernel is but for one fault.
+A mutant is the code of the real kernel with one function or one line replaced.
 """
 
 import inspect
@@ -32,9 +31,9 @@ class Mutant:
     kernel : numba dispatcher
         The correct kernel.
     replaced : mapping
-        Name of an ingredient in the module of the kernel to what stands in for it.
+        Replacement of a function of the module of the kernel, by name.
     edit : tuple of str
-        Text that occurs once in the kernel, and what it becomes.
+        Text that occurs once in the kernel, and its replacement.
     """
 
     name: str
@@ -209,7 +208,7 @@ def always_small(stream):
 
 @njit
 def no_kinetic_energy(blocks, v, chains, sign, energy):
-    """Forget the kinetic energy."""
+    """Omit the kinetic energy."""
 
 
 @njit
@@ -281,10 +280,10 @@ UNPROJECTED = [
         edit=("kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)", "pass"),
     ),
 ]
-"""Mutants whose positions pass, because geodesics take out what is not tangent."""
+"""Mutants whose positions pass, because geodesics project velocities."""
 
 REJECTED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
-"""Mutants that Metropolis corrects: nothing but their acceptance gives them away."""
+"""Mutants that the Metropolis test corrects; only their acceptance rates are wrong."""
 
 LAST = " if step < n_steps - 1 else 0.5 * step_size"
 
@@ -337,7 +336,7 @@ BIASED_ADAGRAD = [
     Mutant("noise scaled twice", sgld, edit=("math.sqrt(metric) * noise", "metric * noise")),
     Mutant("drift not scaled", sgld, edit=("drift * metric * gradient", "drift * gradient")),
 ]
-"""Mutants that leave a Euclidean target where coordinates have steps of their own."""
+"""Mutants that leave a Euclidean target whose coordinates have different step sizes."""
 
 BIASED_AVERAGED_NOISE = [
     Mutant(name, sgld, edit=edit)

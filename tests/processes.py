@@ -1,4 +1,4 @@
-"""Run a function where it cannot leave traces."""
+"""Run functions in a new process."""
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +14,7 @@ def _call(payload: bytes) -> Any:
 
 
 def in_its_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function in a fresh process and return what it returns.
+    """Call a function in a new process and return its result.
 
     JAX starts threads, after which a process should not fork; the tests of forked chains may run
     later in the same process.

@@ -1,4 +1,4 @@
-"""The sources under test, by which machine code on disk is named."""
+"""Hash of the tested sources, which names the cache of machine code."""
 
 import hashlib
 from functools import cache
@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parents[1] / "pymc_geodesic"
 
 @cache
 def digest_of_package() -> str:
-    """Name the text of all modules of the package."""
+    """Return a hash of all modules of the package."""
     digest = hashlib.sha256()
     for source in sorted(PACKAGE.rglob("*.py")):
         digest.update(source.relative_to(PACKAGE).as_posix().encode())

@@ -43,8 +43,8 @@ print(kernel(1.0), sum(kernel.stats.cache_hits.values()))
 
 @pytest.mark.parametrize("inline", ["always", slow("never")])
 def test_a_changed_helper_is_compiled_again(tmp_path, inline):
-    """Numba's cache looks at the file of a function alone: without our stamp, which is written into
-    its ``_cache._cache_file._source_stamp``, old code of what a kernel calls would run on unseen.
+    """Numba's cache only checks the file of the function itself. Without the stamp that `compiled`
+    writes to ``_cache._cache_file._source_stamp``, outdated code of called functions would be used.
     """
     package = tmp_path / "package"
     package.mkdir()

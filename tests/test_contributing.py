@@ -1,4 +1,4 @@
-"""The skeletons in CONTRIBUTING.md work as they stand."""
+"""The example files in CONTRIBUTING.md work unchanged."""
 
 import importlib
 import re
@@ -88,7 +88,7 @@ def test_manifold_and_gradient_noise(install):
     rows = y[estimator.source.row_indices(0)]
     tangential = np.var(rows - rows.mean(axis=1, keepdims=True), axis=0, ddof=1)
     tangential *= n_rows**2 / batch_size * (1.0 - batch_size / n_rows)
-    # the variance removed from the normal direction is spread over the three tangent ones
+    # the variance removed from the normal direction is divided among the three tangent directions
     np.testing.assert_allclose(variance, tangential + tangential.sum() / 3 / 4, rtol=1e-9)
 
 
@@ -133,7 +133,7 @@ def test_sampler(install):
 
 
 def test_order_of_minibatches(install):
-    """Minibatches are spread over the rows, all count the same, and a saved state resumes."""
+    """Minibatches cover the range of the rows with equal weights, and a saved state resumes."""
     SystematicRows = install("minibatches/systematic_rows").SystematicRows
     n_rows, batch_size = 12, 4
     rows = np.arange(n_rows)
@@ -183,7 +183,7 @@ def test_order_of_minibatches_is_an_argument_of_every_step(install, monkeypatch)
 def test_adaptation_rule(install, monkeypatch):
     """Each coordinate has the friction of the noisiest one, and the draws their variance."""
     rule = install("adaptation/equal_friction").EqualFrictionRule
-    monkeypatch.setattr("pymc_geodesic.steps.sggmc.UnderdampedRule", rule)
+    monkeypatch.setattr("pymc_geodesic.steps.langevin_composition.UnderdampedRule", rule)
     rng = np.random.default_rng(1)
     features = rng.normal(size=(2000, 2)) * [1.0, 10.0]
     outcomes = features @ [1.0, 0.1] + rng.normal(size=2000)

@@ -1,4 +1,4 @@
-"""The programs in the how-to on sparse and streamed data run as they stand, with few draws."""
+"""The programs in the guide to sparse and streamed data run, with few draws."""
 
 import re
 import sys

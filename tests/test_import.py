@@ -1,4 +1,4 @@
-"""Importing the package is free, and brings everything when it is asked for."""
+"""Importing the package takes no time, and names are imported when they are first used."""
 
 import ast
 import re
@@ -50,7 +50,7 @@ def test_unknown_name():
 
 
 def test_editors_and_type_checkers_find_every_name():
-    """The stub names what there is, each in the module that has it."""
+    """The stub lists all public names with their modules."""
     stub = Path(pymc_geodesic.__file__).with_suffix(".pyi")
     for node in ast.parse(stub.read_text()).body:
         for alias in node.names if isinstance(node, ast.ImportFrom) else ():

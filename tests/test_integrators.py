@@ -27,7 +27,7 @@ from pymc_geodesic.runtime.streams import new_stream
 from tests.mutants import UNBALANCED
 
 ANGLES = [1e-9, 1e-6, 0.01, 0.3, 1.0, 3.0]
-"""ρ = γε."""
+"""ρ = Cε."""
 
 THERMOSTATS = [0.0, 0.4, -0.2]
 """ζ/ρ, ζ = ξε."""
@@ -117,7 +117,7 @@ def test_positions_of_an_oscillator(bend, angle, part, splitting, noise):
     expected = temperature_of_positions(angle, part * angle, splitting, noise)
     assert before[0, 0] * curvature >= positions
     assert positions == pytest.approx(expected, rel=1e-8)
-    # what the kernels report, and what they know of velocities outside of kicks
+    # the temperature that kernels compute, and moments of velocities before kicks
     found = temperature_from_python(square, power, decay, STEP, splitting, 1.0)
     assert found == pytest.approx(positions, rel=1e-8)
     ratio = 1.0 if splitting == EXACT else 1.0 / np.cosh(0.5 * (1.0 + part) * angle)

@@ -1,4 +1,4 @@
-"""Imports from inside PyMC and PyTensor stand in named places; import-linter checks all others."""
+"""Modules that may import private names of PyMC and PyTensor; import-linter checks the layers."""
 
 import ast
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ EXTENSION = (
     "pytensor.scalar",
     "pytensor.tensor",
 )
-# The only places that may reach further inside, so that a new PyMC version changes only them.
+# The only modules that may import private names, so that a new PyMC version affects only them.
 PRIVATE = (
     "pymc_geodesic.minibatches",
     "pymc_geodesic.densities",
@@ -70,6 +70,6 @@ def violations(module: str, source: str) -> list[str]:
     ]
 
 
-def test_private_imports_stand_in_named_places():
+def test_private_imports_are_in_named_modules():
     found = {module: violations(module, path.read_text()) for module, path in MODULES.items()}
     assert {module: names for module, names in found.items() if names} == {}

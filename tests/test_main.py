@@ -22,7 +22,7 @@ print(len(compiled.buffer))
 
 @pytest.fixture
 def processes(monkeypatch):
-    """What the command starts, and the exit status that each family is to have."""
+    """Processes that the command starts, and the exit status of each family."""
     started, statuses = [], {}
 
     def run(command, env, check):
@@ -57,7 +57,7 @@ def test_a_family_that_fails_is_named_and_the_others_go_on(processes, capsys):
 
 
 @pytest.mark.parametrize("arguments", [["warm", "nothing"], [], ["warm", "--only", "nothing"]])
-def test_what_is_not_known_is_refused(processes, capsys, arguments):
+def test_unknown_arguments_raise(processes, capsys, arguments):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2

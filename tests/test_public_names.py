@@ -36,7 +36,7 @@ OBJECTS = {f"{module}.{name}": value for module, name, value in public_objects()
 
 
 def documented_names():
-    """Read the qualified names out of the reference pages."""
+    """Return the qualified names on the reference pages."""
     for page in (ROOT / "docs" / "api").glob("*.md"):
         module = ""
         for line in page.read_text().splitlines():

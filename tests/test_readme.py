@@ -1,4 +1,4 @@
-"""The code in README.md runs, with few draws, and its links and tables agree with the package."""
+"""The code in README.md runs with few draws; links and tables agree with the package."""
 
 import re
 from functools import partial

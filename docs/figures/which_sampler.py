@@ -18,7 +18,7 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "speed",
         "Is plain pm.sample() fast enough?",
-        "Keep it: *NUTS* is exact, on unit vectors and simplices too",
+        "Keep it: *NUTS* has no bias from the step size, on unit vectors and simplices too",
     ),
     (
         "sums",
@@ -27,18 +27,19 @@ QUESTIONS: tuple[tuple[str, str, str], ...] = (
     ),
     (
         "counts",
-        "Probability vectors with components near zero, Dirichlet prior, counts as data?",
+        "Are the variables probability vectors with components near zero and a Dirichlet prior?",
         "{SCIR}; for words in documents with local=",
     ),
     (
         "few",
         "Are gradients of all rows affordable, and is the density smooth?",
-        "{GMC}: exact, partial centering of group effects, geodesics of spheres and simplices",
+        "{GMC}: no bias from the step size, partial centering of group effects, geodesics of "
+        "spheres and simplices",
     ),
     (
         "kinks",
         "Affordable, but with kinks: hinge loss, Laplace prior, quantiles?",
-        "{SubgradientHMC}: exact",
+        "{SubgradientHMC}: no bias from the step size",
     ),
     (
         "local",
@@ -147,7 +148,7 @@ def drawing() -> str:
     return (
         f'<svg class="which" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y - 4:g}" '
         'role="group" aria-labelledby="which-title which-text">\n'
-        '<title id="which-title">Which sampler to take</title>\n'
+        '<title id="which-title">Which sampler to use</title>\n'
         '<desc id="which-text">Questions from top to bottom. Yes leads to the sampler on the '
         f"right, no to the next question.</desc>\n<style>{STYLE}</style>\n"
         + "\n".join(parts)

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
@@ -119,7 +119,7 @@ class LangevinAdaptation(Protocol):
         """Gradient estimate in these coordinates."""
 
     @property
-    def ineligible(self) -> Ineligible | None:
+    def ineligibility(self) -> Ineligibility | None:
         """Reason why parameters are adapted without whitening; None otherwise."""
 
     @property
@@ -131,7 +131,7 @@ class LangevinAdaptation(Protocol):
         """Whether the parameters do not change after the warm-up."""
 
     @property
-    def is_whitened(self) -> bool:
+    def whitens(self) -> bool:
         """Whether the warm-up whitens the coordinates."""
 
     @property
@@ -176,7 +176,7 @@ class LangevinAdaptation(Protocol):
             z before the draw.
         proposal : Proposal
         temperature : float
-            Kinetic temperature, averaged over dimensions.
+            Temperature, averaged over dimensions; see `position_temperature`.
         diverging : bool
             Whether position or temperature is not finite.
 
@@ -205,19 +205,19 @@ class ModelCoordinateAdaptation(ABC):
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     """
 
-    ineligible: Ineligible | None = None
+    ineligibility: Ineligibility | None = None
 
-    def __init__(self, estimate: GradientEstimate, product: Product) -> None:
-        self._estimate, self.product = estimate, product
+    def __init__(self, estimator: GradientEstimator, product: Product) -> None:
+        self._estimator, self.product = estimator, product
 
     @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient estimate in the coordinates of the model."""
-        return self._estimate.logp_grad
+        return self._estimator.logp_grad
 
     @property
     def noise_ratio(self) -> float:
@@ -225,7 +225,7 @@ class ModelCoordinateAdaptation(ABC):
         return 1.0
 
     @property
-    def is_whitened(self) -> bool:
+    def whitens(self) -> bool:
         """Return False."""
         return False
 
@@ -273,7 +273,7 @@ class TrajectoryAdaptation(Protocol):
         """Whether gradient and log-density of the last draw are valid for the next draw."""
 
     @property
-    def is_whitened(self) -> bool:
+    def whitens(self) -> bool:
         """Whether the warm-up whitens the coordinates."""
 
     @property

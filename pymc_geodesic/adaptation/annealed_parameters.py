@@ -37,7 +37,7 @@ class AnnealingSettings:
         10 in 40 ms (``docs/experiments.md``). From 100 to 200 the end of the warm-up is the same;
         with 200 a chain overshot a posterior of 20,000 rows.
     near_bias : float
-        Upper bound of the initial bias of a chain that starts in the posterior, so that it does not
+        Upper bound on the initial bias of a chain that starts in the posterior, so that it does not
         leave its mode.
     far_by_noise, far_by_curvature : float
         Multiples of the variance of the mean gradient, and of its expected square at a draw of the
@@ -50,9 +50,9 @@ class AnnealingSettings:
     assumed_weight : float
         Weight of assumed noise in the averages, negligible compared with measured noise.
     max_angle : float
-        Upper bound of the step size times the square root of the largest curvature.
+        Upper bound on the step size times the square root of the largest curvature.
     min_decay, max_decay : float
-        Bounds of Cε, the friction of a step.
+        Bounds on Cε, the friction of a step.
     n_decays : int
         Number of grid points of Cε between these bounds.
     euler_decay : float
@@ -121,7 +121,7 @@ class AnnealedMeasurements:
     final_bias, initial_bias : float
         Allowed bias at the end and at the beginning of the warm-up.
     min_curvature : float
-        Lower bound of the curvature, which bounds the step size if the density is flat.
+        Lower bound on the curvature, which bounds the step size if the density is flat.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ def curved_variables(product: Product) -> list[tuple[slice, int]]:
 
 
 def max_length_scales(product: Product) -> list[float]:
-    """Upper bound of the length scale of each variable of `curved_variables`.
+    """Upper bound on the length scale of each variable of `curved_variables`.
 
     It is infinite for manifolds that are not compact.
     """

@@ -25,8 +25,8 @@ class ControlVariateSettings:
     Attributes
     ----------
     second_order_cost : float
-        Ratio of the cost of an inner step with second order to that with first order. In a logistic
-        regression with 28 coefficients it is 1.2 to 1.6 (`benchmarks.control_variates`).
+        Ratio of the cost of an inner step with second order to that with first order. In a single
+        experiment, a logistic regression with 28 coefficients, it was 1.2 to 1.6.
     min_saving : float
         Minimum factor by which noise-free gradients would reduce the cost of a draw for second
         order to be compiled.
@@ -149,7 +149,7 @@ class ControlVariateOrder:
     def _use_second_order_of_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
         """Use second order without the Hessian over all rows, which cancels in differences."""
         self._noise.gradient.use_second_order(np.zeros((self._noise.size, self._noise.size)))
-        self._noise.choose_reach(z, stream)
+        self._noise.choose_clipping(z, stream)
 
     def _is_promising(
         self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.counts.count_estimate import CountEstimate, DescribeNegative, LikelihoodError
+from pymc_geodesic.counts.count_estimator import CountEstimator, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.kernels.counts import CountsAt
 
@@ -38,7 +38,7 @@ class CountControlVariates:
 
     Parameters
     ----------
-    estimate : CountEstimate
+    estimator : CountEstimator
     layout : CountLayout
     describe_negative : callable
         Function of the index, count and exposure of a negative count that returns an error message.
@@ -55,11 +55,11 @@ class CountControlVariates:
     """
 
     def __init__(
-        self, estimate: CountEstimate, layout: CountLayout, describe_negative: DescribeNegative
+        self, estimator: CountEstimator, layout: CountLayout, describe_negative: DescribeNegative
     ) -> None:
-        self._estimate, self._layout = estimate, layout
+        self._estimator, self._layout = estimator, layout
         self._describe_negative = describe_negative
-        self._estimate_all_rows = estimate.compile_all_rows()
+        self._estimate_all_rows = estimator.compile_all_rows()
         self._fixed: CountsAt | None = None
         self.initialize(0, keep=False)
 
@@ -168,7 +168,7 @@ class CountControlVariates:
             return counts, exposures
         values, all_counts, all_exposures = self.center
         at_center, exposed = np.empty(values.size), np.empty(values.size)
-        if self._estimate.estimate(values, minibatch, stream, at_center, exposed) >= 0:
+        if self._estimator.estimate(values, minibatch, stream, at_center, exposed) >= 0:
             return counts, exposures
         return counts + all_counts - at_center, exposures + all_exposures - exposed
 
@@ -199,7 +199,7 @@ class CountDrift:
 
     Parameters
     ----------
-    estimate : CountEstimate
+    estimator : CountEstimator
     layout : CountLayout
     control_variates : CountControlVariates, optional
     allows_negative : bool
@@ -207,7 +207,7 @@ class CountDrift:
 
     Attributes
     ----------
-    estimate, layout, control_variates
+    estimator, layout, control_variates
         As above.
     counts, exposures : ndarray, shape (size,)
         Estimates of the last call, without control variates.
@@ -215,20 +215,20 @@ class CountDrift:
 
     def __init__(
         self,
-        estimate: CountEstimate,
+        estimator: CountEstimator,
         layout: CountLayout,
         control_variates: CountControlVariates | None = None,
         *,
         allows_negative: bool,
     ) -> None:
-        self.estimate, self.layout, self.control_variates = estimate, layout, control_variates
+        self.estimator, self.layout, self.control_variates = estimator, layout, control_variates
         self._allows_negative = allows_negative
         self.counts, self.exposures = np.zeros(layout.size), np.zeros(layout.size)
 
     @property
     def n_grad(self) -> int:
         """Gradient evaluations of one estimate of the drift, and of one inner step."""
-        return self.estimate.evaluations * (1 if self.control_variates is None else 2)
+        return self.estimator.evaluations * (1 if self.control_variates is None else 2)
 
     def __call__(
         self, values: np.ndarray, log_state: np.ndarray, minibatch: int, stream: np.ndarray
@@ -250,7 +250,7 @@ class CountDrift:
         ndarray, shape (size,), or None
             None if the counts are not finite, or are negative and the dynamics do not allow it.
         """
-        failed = self.estimate.estimate(values, minibatch, stream, self.counts, self.exposures)
+        failed = self.estimator.estimate(values, minibatch, stream, self.counts, self.exposures)
         if self._allows_negative:
             is_valid = bool(np.isfinite(self.counts).all() and np.isfinite(self.exposures).all())
         else:

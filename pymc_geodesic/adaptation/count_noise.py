@@ -203,7 +203,7 @@ class StepSizeRule(Protocol):
         """Check the likelihood or measure its drift; return the number of gradient evaluations."""
 
     def longest_step(self, prior: Prior) -> float:
-        """Upper bound of the step size without noise."""
+        """Upper bound on the step size without noise."""
 
 
 class CountNoiseAdaptation:
@@ -232,7 +232,7 @@ class CountNoiseAdaptation:
         Whether a warm-up has been completed, whose step size is used by chains without warm-up.
     """
 
-    is_whitened = False
+    whitens = False
 
     def __init__(
         self,
@@ -321,7 +321,7 @@ class CountNoiseAdaptation:
 
     def _measure_noise(self, values: np.ndarray, chain: CIRChain, minibatches: np.ndarray) -> int:
         """Compare the drifts of two minibatches; return the number of gradient evaluations."""
-        estimate, layout = self._drift.estimate, self._layout
+        estimator, layout = self._drift.estimator, self._layout
         first, second = (int(minibatch) for minibatch in minibatches[:2])
         drift = self._drift(values, chain.log_state, first, chain.stream)
         if drift is None:
@@ -330,13 +330,13 @@ class CountNoiseAdaptation:
         variance = self._rule.variance(values, chain, counts, exposures)
         n_grad = self.n_grad
         noise = np.zeros(len(layout.parts))
-        if not estimate.source.has_all_rows:
+        if not estimator.source.has_all_rows:
             other = self._drift(values, chain.log_state, second, chain.stream)
             if other is None:
                 return 2
             n_grad *= 2
             # An estimate that is used for a fraction s of a step adds s² times its variance.
-            one, two = estimate.share(first), estimate.share(second)
+            one, two = estimator.share(first), estimator.share(second)
             weight = 2.0 * (one * two / (one + two)) ** 2
             for i, part in enumerate(layout.parts):
                 squared = np.sum((drift[part] - other[part]) ** 2)

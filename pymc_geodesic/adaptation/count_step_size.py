@@ -22,11 +22,11 @@ class StepSizeSettings:
     Attributes
     ----------
     longest_exact_step : float
-        Upper bound of the step size of exact transitions, after which the past has weight e⁻⁵.
+        Upper bound on the step size of exact transitions, after which the past has weight e⁻⁵.
     longest_euler_step : float
-        Upper bound of the step size of Euler's method if the drift of the likelihood is slow.
+        Upper bound on the step size of Euler's method if the drift of the likelihood is slow.
     euler_resolution : float
-        Upper bound of the step size of Euler's method in units of the shortest relaxation time τ of
+        Upper bound on the step size of Euler's method in units of the shortest relaxation time τ of
         the drift. A step h increases the variance in that direction by the factor 1 / (1 − h/2τ),
         5 %.
     first_iterations : int
@@ -64,7 +64,7 @@ class ExactStepSize:
     """
 
     def __init__(self, drift: CountDrift, check_conjugacy: CheckConjugacy) -> None:
-        self._source, self._layout = drift.estimate.source, drift.layout
+        self._source, self._layout = drift.estimator.source, drift.layout
         self._check_conjugacy = check_conjugacy
 
     def initialize(self) -> None:
@@ -146,7 +146,7 @@ class EulerStepSize:
     def longest_step(self, prior: Prior) -> float:
         """Return a fraction of the shortest relaxation time; see `StepSizeRule`."""
         longest, resolution = SETTINGS.longest_euler_step, SETTINGS.euler_resolution
-        if self._drift.estimate.is_deterministic:
+        if self._drift.estimator.is_deterministic:
             return min(longest, resolution / max(self._fastest, 1.0))
         shape = self._layout.row_sums(prior.shape)
         counts = self._layout.row_sums(np.abs(self._drift.counts))
@@ -162,7 +162,7 @@ class EulerStepSize:
         tune: bool,
     ) -> int:
         """Iterate the power method for the fastest relaxation; see `StepSizeRule`."""
-        if not self._drift.estimate.is_deterministic:
+        if not self._drift.estimator.is_deterministic:
             return 0
         if noise.count <= 1:
             self._fastest = 0.0

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sample
@@ -29,12 +29,12 @@ class EligibilitySettings:
         that is more. Sixteen posteriors were explored with at most 5,000 rows
         (`benchmarks.adaptation`).
     max_sample_cost : int
-        Upper bound of the number of rows of the subsample times the geometric mean of the number of
+        Upper bound on the number of rows of the subsample times the geometric mean of the number of
         values of a row and the number of coordinates.
     min_minibatches : int
         Minimum size of the subsample, in minibatches.
     max_values : int
-        Upper bound of the number of values in the smallest subsample, which the exploration keeps
+        Upper bound on the number of values in the smallest subsample, which the exploration keeps
         in memory: 0.8 GB.
     max_coordinates : int
         Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800
@@ -42,7 +42,7 @@ class EligibilitySettings:
     max_second_order : int
         Maximum number of coordinates for which ``control_variates="auto"`` may use second order,
         which takes one pass over all rows for each coordinate. With 28 coordinates the Hessian over
-        all rows took 20 to 30 times as long as the gradient (`benchmarks.control_variates`).
+        all rows took 20 to 30 times as long as the gradient, in a single experiment.
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
         poor estimate of the noise of their sum.
@@ -98,7 +98,7 @@ def values_per_row(source: RowSource) -> int:
     return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
 
 
-def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
+def sample_rows(estimator: GradientEstimator, size: int) -> RowSample:
     """Draw a weighted subsample of the rows for the exploration; all rows if they are few.
 
     Rows in memory are stratified if a simple random sample would miss levels or indicators, whose
@@ -106,11 +106,11 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     size : int
         Number of coordinates.
     """
-    source = estimate.source
+    source = estimator.source
     n_rows = source.n_rows
     wanted = sample_size(n_rows, size, source.batch_size, values_per_row(source))
     if wanted == n_rows and not source.replaces_arrays:
@@ -118,7 +118,7 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
         return RowSample.simple(arrays, n_rows, n_rows)
     if not source.is_streamed:
         arrays, _ = next(iter(source.all_rows() or ()))
-        sample = stratified_sample(arrays, n_rows, wanted, estimate.row_shares(arrays))
+        sample = stratified_sample(arrays, n_rows, wanted, estimator.row_shares(arrays))
         if sample is not None:
             return sample
     arrays, count = source.sample_rows(wanted)
@@ -129,7 +129,7 @@ def sample_rows(estimate: GradientEstimate, size: int) -> RowSample:
 
 
 @dataclass(frozen=True)
-class Ineligible:
+class Ineligibility:
     """Reason why neither metric nor control variates are adapted.
 
     Attributes
@@ -157,19 +157,19 @@ class Ineligible:
         )
 
 
-def minibatch_remedy(ineligible: Ineligible | None) -> str:
+def minibatch_remedy(ineligibility: Ineligibility | None) -> str:
     """Return the remedy for too much gradient noise, as a change of the minibatches."""
-    if ineligible is not None and ineligible.needs_all_rows:
+    if ineligibility is not None and ineligibility.needs_all_rows:
         return "GMC, because this step does not adapt"
-    if ineligible is None or ineligible.largest_batch is None:
+    if ineligibility is None or ineligibility.largest_batch is None:
         return "larger minibatches"
-    return f"batch_size <= {ineligible.largest_batch}, with which the step adapts"
+    return f"batch_size <= {ineligibility.largest_batch}, with which the step adapts"
 
 
-def _check_memory(source: RowSource, size: int) -> Ineligible | None:
+def _check_memory(source: RowSource, size: int) -> Ineligibility | None:
     """Check the memory of the warm-up; see `EligibilitySettings`."""
     if size > SETTINGS.max_coordinates:
-        return Ineligible(
+        return Ineligibility(
             f"the noise measurement takes too much memory with {size} coordinates (limit: "
             f"{SETTINGS.max_coordinates})",
             "Use GMC, which needs no noise measurement, or sample fewer coordinates with this step",
@@ -185,25 +185,25 @@ def _check_memory(source: RowSource, size: int) -> Ineligible | None:
     )
     largest = SETTINGS.max_values // (SETTINGS.min_minibatches * values)
     if largest < 1:
-        return Ineligible(reason, "Set step_size and friction")
-    return Ineligible(reason, f"Use batch_size <= {largest}", largest)
+        return Ineligibility(reason, "Set step_size and friction")
+    return Ineligibility(reason, f"Use batch_size <= {largest}", largest)
 
 
-def _without_pass(source: RowSource) -> Ineligible:
+def _without_pass(source: RowSource) -> Ineligibility:
     """Return the reason why the gradient over all rows cannot be computed by a pass over them."""
     if not source.is_streamed:
-        return Ineligible("the rows are drawn in several independent groups")
+        return Ineligibility("the rows come from several pm.Minibatch that are drawn independently")
     if source.whole:
-        return Ineligible("the blocks of batches= contain sparse matrices")
-    return Ineligible(
+        return Ineligibility("the blocks of batches= contain sparse matrices")
+    return Ineligibility(
         "the rows cannot be read more than once",
         "Use batches= that can be iterated over repeatedly, such as a list or a DataLoader",
     )
 
 
 def check_eligibility(
-    estimate: GradientEstimate, product: Product, *, has_control_variates: bool
-) -> Ineligible | None:
+    estimator: GradientEstimator, product: Product, *, has_control_variates: bool
+) -> Ineligibility | None:
     """Return the reason why coordinates cannot be adapted; None if they can.
 
     Coordinates are not adapted on a manifold with an edge, where a density may have a pole, so that
@@ -213,8 +213,8 @@ def check_eligibility(
     subtracted noise.
     """
     if any(manifold.has_edge for _, manifold, _ in product.components):
-        return Ineligible("a variable is on a manifold with an edge, such as a simplex")
-    source = estimate.source
+        return Ineligibility("a variable is on a manifold with an edge, such as a simplex")
+    source = estimator.source
     if source.has_all_rows:
         return None
     if source.all_rows() is None:
@@ -224,14 +224,14 @@ def check_eligibility(
         return too_large
     if source.has_epochs and source.n_rows < SETTINGS.min_epoch * source.batch_size:
         largest = source.n_rows // SETTINGS.min_epoch
-        return Ineligible(
+        return Ineligibility(
             f"an epoch of {source.n_rows} rows has fewer than {SETTINGS.min_epoch} minibatches of "
             f"batch_size={source.batch_size}",
             f"Use batch_size <= {largest}" if largest else "",
             largest or None,
         )
     if (source.has_epochs or source.stays_in_blocks) and not has_control_variates:
-        return Ineligible(
+        return Ineligibility(
             "rows come in epochs or blocks, and there are no control variates",
             "Leave control_variates at its default and sample all variables with this step",
         )
@@ -239,13 +239,13 @@ def check_eligibility(
 
 
 def adapted_gradient(
-    estimate: GradientEstimate, product: Product, *, control_variates: str | int
-) -> AdaptedGradient | Ineligible:
+    estimator: GradientEstimator, product: Product, *, control_variates: str | int
+) -> AdaptedGradient | Ineligibility:
     """Create gradient functions in adaptable coordinates, or return the reason why it fails.
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     control_variates : {"auto", 1, 2, False}
         With ``"auto"`` second order is possible if the gradient has no kinks, and the number of
@@ -256,36 +256,35 @@ def adapted_gradient(
     ValueError
         For ``control_variates=2``, if PyTensor has no second derivatives of the model.
     """
-    has_control_variates = bool(control_variates) and not estimate.depends_on_others
-    ineligible = check_eligibility(estimate, product, has_control_variates=has_control_variates)
-    if ineligible is not None:
-        return ineligible
+    has_control_variates = bool(control_variates) and not estimator.depends_on_others
+    ineligibility = check_eligibility(estimator, product, has_control_variates=has_control_variates)
+    if ineligibility is not None:
+        return ineligibility
     widths = [
         rows * manifold.size for _, manifold, rows in product.components if not manifold.is_flat
     ]
-    source = estimate.source
+    source = estimator.source
     if source.has_all_rows:
-        return AdaptedGradient(product.size, widths, estimate.logp_grad)
-    total = estimate.total_gradient()
-    if total is None:
-        return Ineligible("the rows are drawn in several independent groups")
+        return AdaptedGradient(product.size, widths, estimator.logp_grad)
+    total = estimator.total_gradient()
+    assert total is not None  # several tables have no `all_rows`, and are not eligible
     may_use_second_order = control_variates == 2
     if control_variates == "auto":
-        may_use_second_order = product.size <= SETTINGS.max_second_order and not estimate.has_kinks
+        may_use_second_order = product.size <= SETTINGS.max_second_order and not estimator.has_kinks
     gradient = AdaptedGradient(
         product.size,
         widths,
         total.logp_grad,
-        estimate.logp_grad,
+        estimator.logp_grad,
         total,
         source.all_rows,
         use_control_variates=has_control_variates,
-        make_curvature=estimate.row_curvature if may_use_second_order else None,
+        make_curvature=estimator.row_curvature if may_use_second_order else None,
     )
     if control_variates == 2 and has_control_variates and not gradient.compile_second_order():
         message = (
             "control_variates=2 needs second derivatives of the log-density of "
-            f"{', '.join(map(repr, estimate.row_names))}, which PyTensor does not have for one of "
+            f"{', '.join(map(repr, estimator.row_names))}, which PyTensor does not have for one of "
             'its operations. Use control_variates=1 or "auto"'
         )
         raise ValueError(see(message, "second-derivatives"))

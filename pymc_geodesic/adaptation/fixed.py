@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinateAdaptation, Proposal
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.arguments import step_size_at
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
@@ -146,7 +146,7 @@ class FixedParameters(ModelCoordinateAdaptation):
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     parameters : UserParameters
         Step size and friction.
@@ -159,14 +159,14 @@ class FixedParameters(ModelCoordinateAdaptation):
 
     def __init__(
         self,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         product: Product,
         parameters: UserParameters,
         known_noise: KnownNoise,
         *,
         n_steps: int,
     ) -> None:
-        super().__init__(estimate, product)
+        super().__init__(estimator, product)
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self.is_constant = parameters.is_constant
         self._last: LangevinParameters | None = None
@@ -188,10 +188,10 @@ class FixedParameters(ModelCoordinateAdaptation):
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Return the parameters; see `LangevinAdaptation`."""
-        minibatches, n_grad = self._estimate.prepare(
+        minibatches, n_grad = self._estimator.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
-        step_size = self._user.step_size_of(chain.n, self._estimate.total_size)
+        step_size = self._user.step_size_of(chain.n, self._estimator.total_size)
         assert step_size is not None
         noise = self._known_noise.at(chain.z, int(minibatches[0]))
         # `noise` is the same array at each draw: only the step size can change

@@ -37,13 +37,13 @@ class GradientNoiseSettings:
         that is more, and at most 2,000. The standard error of a variance is 5 % with 800 pairs of
         normal noise, by calculation.
     max_pair_values : int
-        Upper bound of the number of pairs above the minimum, times the number of coordinates.
+        Upper bound on the number of pairs above the minimum, times the number of coordinates.
     rare_minibatches : float
         Expected number of minibatches that contain a row with an effect on a rare coordinate, for
         which more pairs are measured; the relative standard error of its variance is then about
         20 %.
     max_rare_pairs, max_rare_values : int
-        Upper bounds of the number of these pairs, and of that number times the number of
+        Upper bounds on the number of these pairs, and of that number times the number of
         coordinates.
     pairs_per_point : int
         Number of pairs at the same point, from which noise heterogeneity is estimated.
@@ -120,10 +120,10 @@ class NoiseState:
     tail_sd : ndarray, shape (size,)
         √½ b(z)/z² for the second-order variance b at points z in the tails: half the standard
         deviation that noise proportional to z² has over a normal distribution, since there is less
-        noise near the center. Zero until `NoiseMeasurement.choose_reach`.
+        noise near the center. Zero until `NoiseMeasurement.choose_clipping`.
     noise_ratio : float
         Variance with control variates over that without; 1 without control variates.
-    informed : ndarray, shape (size,)
+    informative_fraction : ndarray, shape (size,)
         Fraction of informative pairs for each coordinate of the model: pairs of minibatches whose
         gradients differ along it. 1 on manifolds and without measurements.
     """
@@ -132,7 +132,7 @@ class NoiseState:
     at_draws: NoiseVariance
     draws: np.ndarray
     tail_sd: np.ndarray
-    informed: np.ndarray
+    informative_fraction: np.ndarray
     noise_ratio: float = 1.0
 
     @classmethod
@@ -157,7 +157,7 @@ class NoiseMeasurement:
     ----------
     gradient : AdaptedGradient
     measured : NoiseState
-    noisy_rate : float
+    rare_row_probability : float
         Probability that a minibatch contains a row with an effect on a rare coordinate.
     temperature_error : float
         Largest error of a temperature due to poorly known noise; see `refine`.
@@ -174,7 +174,7 @@ class NoiseMeasurement:
         self.gradient, self._product = gradient, product
         self._next_minibatches = next_minibatches
         self._points = curved_points(product)
-        self.noisy_rate = 1.0
+        self.rare_row_probability = 1.0
         prepare(differences_of_pairs, fill_normal, geodesic)
         self.reset()
 
@@ -245,7 +245,7 @@ class NoiseMeasurement:
     def n_pairs(self) -> int:
         """Number of pairs of a measurement, larger if few rows contribute most of the noise."""
         most = min(SETTINGS.max_rare_pairs, SETTINGS.max_rare_values // self.size)
-        n_rare = min(0.5 * SETTINGS.rare_minibatches / self.noisy_rate, most)
+        n_rare = min(0.5 * SETTINGS.rare_minibatches / self.rare_row_probability, most)
         at_point = SETTINGS.pairs_per_point
         return at_point * (max(self._n_usual_pairs, int(n_rare)) // at_point)
 
@@ -281,7 +281,9 @@ class NoiseMeasurement:
         self.measured.around_center = NoiseVariance.empty(self.size)
         self.measured.around_center.add(squares_by_point(differences))
         d = self.gradient.n_euclidean
-        self.measured.informed[:d] = informed_fraction(differences[:, :d], self.gradient.metric)
+        self.measured.informative_fraction[:d] = compute_informative_fraction(
+            differences[:, :d], self.gradient.metric
+        )
         self.discard_draws()
 
     def refine(
@@ -343,7 +345,7 @@ class NoiseMeasurement:
                 project(self._product.blocks, point, difference)
         return differences
 
-    def choose_reach(self, z: np.ndarray, stream: np.ndarray) -> None:
+    def choose_clipping(self, z: np.ndarray, stream: np.ndarray) -> None:
         """Clip second-order terms along coordinates where they add noise in the tails.
 
         Beyond the bound the noise is that of first order, which is larger if the log-density is
@@ -355,7 +357,7 @@ class NoiseMeasurement:
         z, stream
             See `differences`.
         """
-        d, reach = self.gradient.n_euclidean, self.gradient.reach
+        d, clipping_distance = self.gradient.n_euclidean, self.gradient.clipping_distance
         if not d:
             return
         tails = self._tails(z, stream)
@@ -365,8 +367,8 @@ class NoiseMeasurement:
         own = np.arange(d)
         distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
         slopes = []
-        for bound in (math.inf, SECOND_ORDER.reach):
-            reach[:] = bound
+        for bound in (math.inf, SECOND_ORDER.clipping_distance):
+            clipping_distance[:] = bound
             differences = np.empty_like(points)
             self._evaluate_pairs(minibatches, points, differences)
             squares = 0.5 * differences.reshape(d, 2, -1, self.size)[..., :d] ** 2
@@ -375,7 +377,7 @@ class NoiseMeasurement:
         is_quadratic = unbounded <= np.maximum(
             SETTINGS.quadratic_ratio * bounded, SETTINGS.negligible_slope
         )
-        reach[:] = np.where(is_quadratic, math.inf, SECOND_ORDER.reach)
+        clipping_distance[:] = np.where(is_quadratic, math.inf, SECOND_ORDER.clipping_distance)
         slope = np.where(is_quadratic, unbounded, bounded)
         self.measured.tail_sd[:d] = math.sqrt(0.5) * slope
 
@@ -452,7 +454,7 @@ def squares_by_point(differences: np.ndarray) -> np.ndarray:
     return 0.5 * differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
 
 
-def informed_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
+def compute_informative_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
     """Compute the fraction of nonzero differences along each coordinate of the model.
 
     Parameters
@@ -464,11 +466,11 @@ def informed_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.gradient_noise import informed_fraction
+    >>> from pymc_geodesic.adaptation.gradient_noise import compute_informative_fraction
     >>> from pymc_geodesic.gradients.metric import Metric
     >>> metric = Metric(np.zeros(2), np.array([[1.0, 0.0], [0.9, 0.1]]))
     >>> in_model = np.array([[3.0, 0.0], [-2.0, 0.0], [1.0, 5.0], [4.0, 0.0]])
-    >>> informed_fraction(metric.to_gradient(in_model), metric).tolist()
+    >>> compute_informative_fraction(metric.to_gradient(in_model), metric).tolist()
     [1.0, 0.25]
     """
     if not differences.size:
@@ -481,14 +483,14 @@ def informed_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def name_rare_coordinates(
-    diagnosis: Diagnosis, informed: np.ndarray, names: Sequence[str]
+    diagnosis: Diagnosis, informative_fraction: np.ndarray, names: Sequence[str]
 ) -> Diagnosis:
     """Add all rare coordinates to a diagnosis that contains one of them.
 
     Parameters
     ----------
     diagnosis : Diagnosis
-    informed : ndarray, shape (size,)
+    informative_fraction : ndarray, shape (size,)
         See `NoiseState`.
     names : list of str
         Name of each coordinate of the model.
@@ -507,7 +509,11 @@ def name_rare_coordinates(
     >>> name_rare_coordinates(diagnosis, np.array([1.0, 0.1, 0.02, 0.9]), names).coordinates
     ('w[1]', 'w[0]')
     """
-    rare = [int(i) for i in np.argsort(informed) if informed[i] < SETTINGS.rare_fraction]
+    rare = [
+        int(i)
+        for i in np.argsort(informative_fraction)
+        if informative_fraction[i] < SETTINGS.rare_fraction
+    ]
     rare_names = [names[i] for i in rare]
     if len(rare) < 2 or not set(diagnosis.coordinates) & set(rare_names):
         return diagnosis

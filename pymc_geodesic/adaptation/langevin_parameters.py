@@ -2,10 +2,10 @@ r"""Step size, friction and number of steps of Langevin dynamics for known gradi
 
 In whitened coordinates, in which the posterior has covariance I, a step h of the dynamics
 
-.. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - \gamma v\,dt + \ldots
+.. math:: dx = v\,dt, \qquad dv = (\nabla \log \pi + \text{noise})\,dt - C v\,dt + \ldots
 
 contains gradient noise of variance h² b_j along coordinate j, where b_j is the variance of the
-gradient estimate. With the friction γ_j = γ + h b_j / 2 the second term of the friction dissipates
+gradient estimate. With the friction C_j = C + h b_j / 2 the second term of the friction dissipates
 exactly this noise, and the injected noise balances only the first term.
 
 Without a momentum, a step h moves the coordinates by a = h²/2 times the gradient estimate, of
@@ -39,48 +39,48 @@ class LangevinParameterSettings:
     Attributes
     ----------
     max_step_size : float
-        Upper bound of h with a momentum. With it, the standard deviations of sixteen posteriors are
-        0.95 to 1.03 times those of their references (`benchmarks.adaptation`).
+        Upper bound on h with a momentum. With it, the standard deviations of sixteen posteriors are
+        0.95 to 1.04 times those of their references (`benchmarks.adaptation`).
     friction : float
-        γ without gradient noise. With four inner steps of 0.5 per draw, a logistic regression had
-        0.78 effective draws per draw for means and 0.82 for squares.
+        C without gradient noise. In a single experiment with four inner steps of 0.5 per draw, a
+        logistic regression had 0.78 effective draws per draw for means and 0.82 for squares.
     min_steps, max_steps : int
-        Bounds of the number of inner steps per draw.
+        Bounds on the number of inner steps per draw.
     step_tolerance : float
         Fraction of an inner step that is neglected when the number of steps is rounded up.
     max_noise : float
-        Upper bound of h² b with a momentum. Above 1 gradient noise adds more energy than any
+        Upper bound on h² b with a momentum. Above 1 gradient noise adds more energy than any
         friction removes; on ijcnn1 the temperature then stayed at 4.6 (``docs/experiments.md``).
     max_temperature_sd : float
-        Upper bound of the standard deviation over the posterior of the temperature bias due to
-        heterogeneous noise. With it, and second-order control variates, the mean of `tau` of a
-        non-centered hierarchy was within 0.10 standard deviations of that of NUTS in twelve runs;
-        without it, three of eight chains ended far from the posterior ("Limitations" in
-        ``docs/adaptation.md``).
+        Upper bound on the standard deviation over the posterior of the temperature bias due to
+        heterogeneous noise. In single experiments with it and second-order control variates, the
+        mean of `tau` of a non-centered hierarchy was within 0.10 standard deviations of that of
+        NUTS in twelve runs; without it, three of eight chains ended far from the posterior.
+        ``tests/steps/test_noise_over_posterior.py`` has such a model.
     reference_step_size : float
         Constant in the leapfrog step size (reference/m)^¼ that is accepted with probability 0.8 on
         N(0, I) in m dimensions; measured, with the exponent by calculation.
     near_normal : float
-        Ratio of the explored step size to that on a normal distribution above which h is not
-        bounded. Measured ratios are 0.7 to 0.95 for regressions, and 0.6 to 0.65 for a funnel in
-        ten dimensions.
+        Ratio of the step size of the exploration to that on a normal distribution above which h is
+        not bounded. Measured ratios are 0.7 to 0.95 for regressions, and 0.6 to 0.65 for a funnel
+        in ten dimensions.
     shape_exponent : int
         Exponent of that ratio with which h decreases below `near_normal`. With it the errors of the
-        means of the non-centered eight schools are at most 0.07 standard deviations; with h = 0.5
-        they were 0.2 (`benchmarks.adaptation`).
+        means of the non-centered eight schools are at most 0.05 standard deviations
+        (`benchmarks.adaptation`); with h = 0.5 they were 0.2 in a single experiment.
     min_step_size_for_shape : float
-        Lower bound of this bound of h.
+        Lower bound on the resulting bound on h.
     shared_scale_fraction : float
-        Upper bound of h as a fraction of the explored step size if many coordinates depend on a few
-        scales. The error of a step is small in each coordinate and accumulates in the scale as
-        √m h²: with 1,000 groups and h = 0.5 the errors of log scales were 0.9 (centered) and 1.5
-        standard deviations (non-centered), with this fraction at most 0.1
-        (`benchmarks.hierarchies`, ``docs/scale.md``).
+        Upper bound on h as a fraction of the step size of the exploration if many coordinates
+        depend on a few scales. The error of a step is small in each coordinate and accumulates in
+        the scale as √m h². In a single experiment with 1,000 groups and h = 0.5 the errors of log
+        scales were 0.9 (centered) and 1.5 standard deviations (non-centered);
+        `benchmarks.hierarchies` measures them with this fraction.
     max_overdamped_step_size : float
-        Upper bound of h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
+        Upper bound on h without a momentum: stable, h² λ < 4, up to a curvature λ of sixteen times
         the average; by calculation.
     max_overdamped_noise : float
-        Upper bound of h² b without a momentum: about 13 % of the variance of the positions then
+        Upper bound on h² b without a momentum: about 13 % of the variance of the positions then
         comes from gradient noise, so that an error of 10 % of b changes this variance by 1.3 %; by
         calculation.
     """
@@ -113,7 +113,7 @@ class LangevinParameters:
     step_size : float
         h; ε in Liu et al. (2016).
     friction : ndarray, shape (size,)
-        γ_j, per unit of time; C in the same paper.
+        C_j, per unit of time.
     noise : ndarray, shape (size,)
         b_j (V in the paper), variance of the gradient estimate that is subtracted from the injected
         noise.
@@ -122,9 +122,9 @@ class LangevinParameters:
     temperatures : ndarray, shape (n_blocks,), optional
         Target temperature of the thermostat of each block; 1 by default.
     thermostat_bounds : (float, float), optional
-        Bounds of ξ/γ after each draw.
+        Bounds on ξ/C after each draw.
     block_friction : ndarray, shape (n_blocks,), optional
-        γ of each block, if all coordinates of a block have the same.
+        C of each block, if all coordinates of a block have the same.
     """
 
     step_size: float
@@ -141,14 +141,14 @@ class LangevinParameters:
 
     @cached_property
     def mean_friction(self) -> float:
-        """Mean of γ over blocks, or over coordinates if these differ."""
+        """Mean of C over blocks, or over coordinates if these differ."""
         each = self.friction if self.block_friction is None else self.block_friction
         return float(np.mean(each))
 
     def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
         """Compute the error of the temperature along each coordinate due to that of the noise.
 
-        Subtracting too much noise, by a variance b, reduces the temperature by h b / (2 γ), without
+        Subtracting too much noise, by a variance b, reduces the temperature by h b / (2 C), without
         a momentum by h² b / 4.
 
         Parameters
@@ -170,7 +170,7 @@ class LangevinParameters:
 
 
 class ParameterRule(Protocol):
-    """Parameters and bounds of the step size for gradient noise of known variance."""
+    """Parameters, and bounds on the step size, for gradient noise of known variance."""
 
     def parameters(
         self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
@@ -186,13 +186,13 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_shape(
-        self, explored: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
-        """Upper bound of h by the shape of the posterior.
+        """Upper bound on h due to the shape of the posterior.
 
         Parameters
         ----------
-        explored : float
+        exploration_step_size : float
             Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8.
         dim : int
             Dimension of the posterior.
@@ -201,7 +201,7 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
-        """Upper bound of h by noise heterogeneity over the posterior.
+        """Upper bound on h due to noise heterogeneity over the posterior.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class UnderdampedRule:
     Parameters
     ----------
     max_noise : float
-        Upper bound of h² b in addition to that of `LangevinParameterSettings`.
+        Upper bound on h² b in addition to that of `LangevinParameterSettings`.
 
     Examples
     --------
@@ -249,7 +249,7 @@ class UnderdampedRule:
         return underdamped_parameters(noise, step_size=longest, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, explored: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Bound h by the step size of trajectories; see `ParameterRule`.
 
@@ -258,18 +258,18 @@ class UnderdampedRule:
         varies, as in a funnel or near a steep edge, and steps without a Metropolis correction have
         to be even shorter.
         """
-        ratio = explored / (SETTINGS.reference_step_size / dim) ** 0.25
+        ratio = exploration_step_size / (SETTINGS.reference_step_size / dim) ** 0.25
         relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
         longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
         if not has_shared_scales:
             return longest
-        return min(longest, SETTINGS.shared_scale_fraction * explored)
+        return min(longest, SETTINGS.shared_scale_fraction * exploration_step_size)
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
 
-        With the friction γ + h b/2 the temperature bias at a point where the variance is b + s is
-        h s / (2 γ + h b).
+        With the friction C + h b/2 the temperature bias at a point where the variance is b + s is
+        h s / (2 C + h b).
         """
         bias = SETTINGS.max_temperature_sd
         heterogeneity = float(np.max(noise_sd - bias * noise, initial=0.0))
@@ -295,7 +295,7 @@ class OverdampedRule:
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, explored: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Return infinity: only the noise bounds h."""
         return math.inf

@@ -38,12 +38,12 @@ class MassMatrixSettings:
         Minimum ratio of the variance along a direction to the typical variance, or its inverse, for
         the direction to be kept.
     max_angle_scale : float
-        Upper bound of the scale of an angle, in radians: half of the circle.
+        Upper bound on the scale of an angle, in radians: half of the circle.
     regularization : float
         Constant added to variances in units of the diagonal scales, which are used along directions
         without draws; the default of ``mass_matrix_gamma`` in nutpie.
     scale_range : (float, float)
-        Bounds of the diagonal scales, which prevent overflow.
+        Bounds on the diagonal scales, which prevent overflow.
     first_window : int
         Number of draws of the first window.
     window_growth : float
@@ -236,7 +236,7 @@ def length_scale(x: np.ndarray, gradients: np.ndarray, dim: int, longest: float 
     dim : int
         Dimension of the manifold.
     longest : float
-        Upper bound of the length; 1 on compact manifolds.
+        Upper bound on the length; 1 on compact manifolds.
     """
     variance = np.mean(np.sum((x - x.mean(axis=0)) ** 2, axis=1)) / dim
     square = np.mean(np.sum(gradients**2, axis=1)) / dim

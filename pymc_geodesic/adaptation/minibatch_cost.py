@@ -25,7 +25,7 @@ from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as BOUNDS
 from pymc_geodesic.adaptation.step_size_bounds import has_shared_scales
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class MinibatchCost:
         """Describe the cost."""
         return (
             f"An independent draw takes about {self.n_steps:.0f} minibatch gradients "
-            f"(batch_size={self.batch_size} of {self.n_rows:,} rows), which is {self.ratio:.2g} "
-            f"times the time of a GMC trajectory (gradients over all rows: {self.n_steps_all:.0f})"
+            f"(batch_size={self.batch_size} of {self.n_rows:,} rows), {self.ratio:.2g} times the "
+            f"time of a GMC trajectory with {self.n_steps_all:.0f} gradients over all rows"
         )
 
     @property
@@ -126,9 +126,10 @@ class MinibatchCost:
         if self.n_steps > SETTINGS.max_draws * most:
             # with this batch size n_steps is about the maximum, since noise is proportional to 1/n
             larger = min(math.ceil(self.batch_size * self.n_steps / most), self.n_rows)
+            or_gmc = ", or GMC" if self.ratio > 1.0 else ""
             return (
                 f"A draw uses at most {most} of these gradients, so that draws are autocorrelated. "
-                f"Use batch_size >= {larger}, or GMC"
+                f"Use batch_size >= {larger}{or_gmc}"
             )
         return ""
 
@@ -163,7 +164,7 @@ def gradient_noise_of_groups(
 
 
 def minibatch_cost(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     sizes: Sequence[int],
     *,
     rule: ParameterRule,
@@ -173,7 +174,7 @@ def minibatch_cost(
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     sizes : sequence of int
         Number of coordinates of each variable.
     rule : ParameterRule
@@ -185,25 +186,27 @@ def minibatch_cost(
     MinibatchCost or None
         None without minibatches, or for streamed rows.
     """
-    source = estimate.source
+    source = estimator.source
     if source.has_all_rows or source.is_streamed:
         return None
     arrays, _ = next(iter(source.all_rows() or ()), ({}, 0))
     if not arrays:
         return None
-    shares: Mapping[str, np.ndarray] = estimate.row_shares(arrays)
+    shares: Mapping[str, np.ndarray] = estimator.row_shares(arrays)
     groups = [1.0 / each[each > 0.0] for each in shares.values() if (each > 0.0).any()]
     d, n_rows, batch_size = sum(sizes), source.n_rows, source.batch_size
     if not control_variates:
         noise = n_rows / batch_size
-    elif control_variates != 1 and d <= ELIGIBILITY.max_second_order and not estimate.has_kinks:
+    elif control_variates != 1 and d <= ELIGIBILITY.max_second_order and not estimator.has_kinks:
         noise = 0.0  # of second order
     else:
         noise = gradient_noise_of_groups(groups, d, n_rows, batch_size)
-    explored = SETTINGS.step_size_ratio * (LANGEVIN.reference_step_size / d) ** 0.25
+    exploration_step_size = SETTINGS.step_size_ratio * (LANGEVIN.reference_step_size / d) ** 0.25
     noises, worst = np.array([noise]), np.array([SETTINGS.worst_noise * noise])
     longest = min(
-        rule.max_step_size_for_shape(explored, d, has_shared_scales=has_shared_scales(sizes)),
+        rule.max_step_size_for_shape(
+            exploration_step_size, d, has_shared_scales=has_shared_scales(sizes)
+        ),
         max(
             rule.max_step_size_for_heterogeneity(worst, worst),
             BOUNDS.min_step_size_for_heterogeneity,
@@ -213,7 +216,7 @@ def minibatch_cost(
     h = min(parameters.step_size, longest)
     friction = rule.parameters(noises, step_size=h).friction
     n_steps = (2.0 * friction.mean() + h * noise) / h if friction.any() else 4.0 / h**2
-    n_all = SETTINGS.trajectory_length / explored
+    n_all = SETTINGS.trajectory_length / exploration_step_size
     row = 1.0 + min(values_per_row(source), d) / SETTINGS.values_per_row
     fixed = SETTINGS.step + SETTINGS.coordinate * d
     ratio = n_steps * (SETTINGS.minibatch_row * row * batch_size + fixed)

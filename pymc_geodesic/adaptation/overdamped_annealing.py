@@ -23,7 +23,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinChain, ModelCoordinateAdaptation, Proposal
 from pymc_geodesic.adaptation.annealed_parameters import AnnealedMeasurements
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
 from pymc_geodesic.adaptation.variance_inflation import (
     independent_inflation,
@@ -31,7 +31,7 @@ from pymc_geodesic.adaptation.variance_inflation import (
     shuffled_inflation,
 )
 from pymc_geodesic.arguments import step_size_at
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels.sgld import adagrad_preconditioner
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
@@ -50,12 +50,12 @@ class OverdampedAnnealingSettings:
     final_bias : float
         Allowed relative bias of the variance at the end of the warm-up.
     max_time : float
-        Upper bound of h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
+        Upper bound on h² · curvature / 2, 0.25 of the value at which Euler's method diverges; by
         calculation.
     n_start_measurements : int
         Number of measurements at the starting point.
     max_probe_length : float
-        Upper bound of the length of finite differences before there is a step size.
+        Upper bound on the length of finite differences before there is a step size.
     runaway_distance : float
         Distance, in units of the standard deviation of the injected noise, above which a draw of
         the warm-up counts as a divergence. With too large step sizes positions grow without bound,
@@ -124,31 +124,31 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     step_size : float, callable or None
         h, a time, or a schedule; adapted by default.
     n_steps : int
         Number of inner steps per draw.
-    ineligible : Ineligible
+    ineligibility : Ineligibility
         Reason why coordinates are not whitened.
     """
 
-    ineligible: Ineligible
+    ineligibility: Ineligibility
 
     def __init__(
         self,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         product: Product,
         *,
         step_size: float | Schedule | None,
         n_steps: int,
-        ineligible: Ineligible,
+        ineligibility: Ineligibility,
     ) -> None:
-        super().__init__(estimate, product)
-        self._given, self._n_steps, self.ineligible = step_size, n_steps, ineligible
+        super().__init__(estimator, product)
+        self._given, self._n_steps, self.ineligibility = step_size, n_steps, ineligibility
         self.needs_warm_up, self.is_constant = step_size is None, not callable(step_size)
-        self._epoch = estimate.source.epoch
+        self._epoch = estimator.source.epoch
         self._measured = AnnealedMeasurements(2, final_bias=SETTINGS.final_bias)
         self._state = OverdampedState()
         self.initialize(1)
@@ -157,7 +157,7 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
         """Describe what is adapted."""
         if self._given is not None:
             return "adapts nothing: the step size is user-specified."
-        return f"adapts {self.ineligible.describe('step size')}"
+        return f"adapts {self.ineligibility.describe('step size')}"
 
     @property
     def is_tuned(self) -> bool:
@@ -188,7 +188,7 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Measure curvature, and compute the step size; see `LangevinAdaptation`."""
-        minibatches, n_grad = self._estimate.prepare(
+        minibatches, n_grad = self._estimator.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
         self._has_compared = False
@@ -259,9 +259,9 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
             if not self._has_compared and i + 1 < minibatches.size:
                 n_grad += self._remember_gradient(chain.z, minibatch)
         self._state.last_difference = np.empty(0)
-        if not self._estimate.source.has_all_rows:
+        if not self._estimator.source.has_all_rows:
             # with few inner steps the noise is unknown; as an upper bound, use the whole gradient
-            gradient = self._estimate.gradient_at(chain.z, int(minibatches[0]))
+            gradient = self._estimator.gradient_at(chain.z, int(minibatches[0]))
             square = float(gradient @ gradient)
             self._measured.assume_noise(np.array([square, square**2]))
             n_grad += 1
@@ -274,7 +274,7 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
         independent, that is, have no minibatch in common.
         """
         x, squares, state = chain.z, chain.dynamics.squares, self._state
-        gradient = self._estimate.gradient_at(x, minibatch)
+        gradient = self._estimator.gradient_at(x, minibatch)
         root: np.ndarray | float = 1.0
         if squares.size:
             root = np.sqrt([adagrad_preconditioner(square) for square in squares + gradient**2])
@@ -287,7 +287,7 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
             # over this length the density changes by a factor of e, and kinks are likely crossed
             scaled = root * gradient
             length = 1.0 / max(math.sqrt(scaled @ scaled), 1.0 / SETTINGS.max_probe_length)
-        moved = self._estimate.gradient_at(x + length * root * direction, minibatch)
+        moved = self._estimator.gradient_at(x + length * root * direction, minibatch)
         change = root * (gradient - moved) / length
         curvature = float(direction @ change)
         noise = None
@@ -315,9 +315,9 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
 
         Return the number of gradient evaluations.
         """
-        if self._estimate.source.has_all_rows:
+        if self._estimator.source.has_all_rows:
             return 0
-        self._state.last_gradient = self._estimate.gradient_at(x, minibatch)
+        self._state.last_gradient = self._estimator.gradient_at(x, minibatch)
         return 1
 
     @property

@@ -33,9 +33,9 @@ class FactorizationSettings:
         Maximum number of scalar products for the sparse elimination of one group, which takes some
         seconds.
     smallest_precision : float
-        Lower bound of the precision of a coordinate.
+        Lower bound on the precision of a coordinate.
     smallest_share : float
-        Lower bound of the ratio of the precision of a coordinate given the dense ones to that given
+        Lower bound on the ratio of the precision of a coordinate given the dense ones to that given
         all others.
     """
 

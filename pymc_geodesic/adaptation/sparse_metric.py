@@ -29,7 +29,7 @@ class SparseMetricSettings:
         Number of Newton steps at the beginning of a chain, and of the first of these, in which the
         scales are fixed.
     max_change : float
-        Bound of the change of transformed variables, such as log scales, in one of these steps.
+        Bound on the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
     updates : tuple of float
@@ -216,7 +216,7 @@ class SparseTrajectories:
     metric : SparseMetric
     """
 
-    is_whitened = needs_warm_up = True
+    whitens = needs_warm_up = True
 
     def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
         self.metric, self._inner = metric, inner

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import gmc, probe
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
@@ -37,7 +37,7 @@ class StepSizeSettings:
     initial_angle : float
         Initial step size times the square root of the curvature.
     min_curvature : float
-        Lower bound of the curvature, for flat densities.
+        Lower bound on the curvature, for flat densities.
     first_trial : float
         First step size of the search by acceptance.
     max_trials : int
@@ -60,7 +60,7 @@ class InitialStepSize(Protocol):
     """Function that finds the initial step size of dual averaging."""
 
     def __call__(
-        self, estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+        self, estimator: GradientEstimator, product: Product, x: np.ndarray, stream: np.ndarray
     ) -> tuple[float, int]:
         """Return the step size (NaN if the gradient is not finite) and the number of gradients."""
 
@@ -70,7 +70,7 @@ class StepSizeAdaptation:
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     step_size : float, optional
         ε, a time; adapted by default.
@@ -79,16 +79,16 @@ class StepSizeAdaptation:
     target_accept : float
     initial_step_size : InitialStepSize
     max_step_size : float
-        Upper bound of the adapted step size.
+        Upper bound on the adapted step size.
     reason : str
         Reason why the coordinates are not adapted.
     """
 
-    can_reuse_gradient = is_whitened = False
+    can_reuse_gradient = whitens = False
 
     def __init__(
         self,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         product: Product,
         *,
         step_size: float | None,
@@ -98,7 +98,7 @@ class StepSizeAdaptation:
         max_step_size: float,
         reason: str,
     ) -> None:
-        self._estimate, self.product = estimate, product
+        self._estimator, self.product = estimator, product
         self._user_specified, self._n_steps = step_size, n_steps
         self._initial_step_size, self._max_step_size = initial_step_size, max_step_size
         self._averaging = DualAveraging(1.0, target_accept)  # `propose` restarts it
@@ -123,7 +123,7 @@ class StepSizeAdaptation:
     @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient in the coordinates of the model, followed by the log-density."""
-        return self._estimate.logp_grad
+        return self._estimator.logp_grad
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
@@ -137,11 +137,11 @@ class StepSizeAdaptation:
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool
     ) -> tuple[int, Leapfrog, int]:
         """Choose the step size; see `TrajectoryAdaptation`."""
-        minibatches, n_grad = self._estimate.prepare(z, 1, stream, tune=tune)
+        minibatches, n_grad = self._estimator.prepare(z, 1, stream, tune=tune)
         step_size = self._user_specified
         if step_size is None:
             if not self._has_initial:
-                initial, more = self._initial_step_size(self._estimate, self.product, z, stream)
+                initial, more = self._initial_step_size(self._estimator, self.product, z, stream)
                 self._averaging.restart(initial)
                 self._has_initial = True
                 n_grad += more
@@ -178,7 +178,7 @@ class StepSizeAdaptation:
 
 
 def step_size_by_curvature(
-    estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+    estimator: GradientEstimator, product: Product, x: np.ndarray, stream: np.ndarray
 ) -> tuple[float, int]:
     """Compute the step size that resolves the largest curvature; see `InitialStepSize`."""
     direction = np.empty(product.size)
@@ -186,7 +186,7 @@ def step_size_by_curvature(
     curvature = math.nan
     for _ in range(SETTINGS.n_power_iterations):
         curvature = probe.call(
-            estimate.logp_grad.callback,
+            estimator.logp_grad.callback,
             0,
             product.space,
             Line(x, direction, SETTINGS.probe_length),
@@ -194,13 +194,13 @@ def step_size_by_curvature(
             np.empty(len(product.dims)),
             1,
         )
-        estimate.logp_grad.raise_error()
+        estimator.logp_grad.raise_error()
     step_size = SETTINGS.initial_angle / math.sqrt(max(abs(curvature), SETTINGS.min_curvature))
     return step_size, 2 * SETTINGS.n_power_iterations
 
 
 def step_size_by_acceptance(
-    estimate: GradientEstimate, product: Product, x: np.ndarray, stream: np.ndarray
+    estimator: GradientEstimator, product: Product, x: np.ndarray, stream: np.ndarray
 ) -> tuple[float, int]:
     """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.5.
 
@@ -208,15 +208,15 @@ def step_size_by_acceptance(
     do not show the curvature; see `InitialStepSize`.
     """
     output = np.empty(product.size + 1)
-    evaluate(estimate.logp_grad.address, x, 0, estimate.logp_grad.context, output)
-    estimate.logp_grad.raise_error()
+    evaluate(estimator.logp_grad.address, x, 0, estimator.logp_grad.context, output)
+    estimator.logp_grad.raise_error()
     if not np.isfinite(output).all():
         return math.nan, 1
     n_grad, step_size, factor = 1, SETTINGS.first_trial, 0.0
     acceptance, none_kept = np.empty(1), np.empty((0, product.size))
     for _ in range(SETTINGS.max_trials):
         _, more = gmc.call(
-            estimate.logp_grad.callback,
+            estimator.logp_grad.callback,
             0,
             product.space,
             Chains(1, x.copy(), np.full(product.size + 1, math.nan)),
@@ -224,7 +224,7 @@ def step_size_by_acceptance(
             stream,
             Record(1, none_kept, acceptance, np.empty((2, 0))),
         )
-        estimate.logp_grad.raise_error()
+        estimator.logp_grad.raise_error()
         n_grad += more
         wanted = 2.0 if acceptance[0] > 0.5 else 0.5
         if factor not in (0.0, wanted):

@@ -1,4 +1,4 @@
-"""Bounds of the step size of Langevin dynamics in whitened coordinates.
+"""Bounds on the step size of Langevin dynamics in whitened coordinates.
 
 The step size for the measured noise is bounded by the shape of the posterior, by noise
 heterogeneity over the posterior, by anisotropic noise or curvature on manifolds, where metric and
@@ -30,7 +30,7 @@ class StepSizeBoundSettings:
     Attributes
     ----------
     n_temperatures : int
-        Number of draws over which the kinetic temperature is averaged for a check.
+        Number of draws over which the temperature is averaged for a check.
     temperature_tolerance : float
         Accepted bias of the mean temperature.
     temperature_errors : float
@@ -44,13 +44,13 @@ class StepSizeBoundSettings:
     runaway_growth : float
         Factor by which that bound increases after each such draw.
     min_step_size_after_divergence : float
-        Lower bound of the step size after divergences.
+        Lower bound on the step size after divergences.
     min_step_size_for_heterogeneity : float
-        Lower bound of the step size bound by noise heterogeneity.
+        Lower bound on `StepSizeBounds.by_heterogeneity`.
     thermostat_bounds : (float, float)
-        Bounds of ξ/γ: a thermostat removes at most half of the friction.
+        Bounds on ξ/C: a thermostat removes at most half of the friction.
     max_anisotropy_bias : float
-        Upper bound of the temperature bias along the direction of a manifold with the most noise.
+        Upper bound on the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
         Minimum number of gradients from which the direction of largest curvature is estimated.
     shared_scale_ratio : int
@@ -77,7 +77,7 @@ SETTINGS = StepSizeBoundSettings()
 
 
 class TemperatureCheck:
-    """Check of the mean kinetic temperature in successive windows of draws.
+    """Check of the mean temperature in successive windows of draws.
 
     Examples
     --------
@@ -114,25 +114,26 @@ class TemperatureCheck:
 
 @dataclass
 class StepSizeBounds:
-    """Upper bounds of the step size.
+    """Upper bounds on the step size.
 
     Attributes
     ----------
-    by_shape : float
-        Bound by the shape of the posterior, and by temperatures and divergences of the warm-up.
+    by_posterior : float
+        Bound due to the shape and curvature of the posterior, reduced after biased temperatures and
+        divergences of the warm-up.
     by_anisotropy : float
-        Bound by noise that differs between directions of a manifold.
+        Bound due to gradient noise that differs between directions of a manifold.
     by_heterogeneity : float
-        Bound by noise that differs over the posterior.
+        Bound due to gradient noise that differs over the posterior.
     """
 
-    by_shape: float = math.inf
+    by_posterior: float = math.inf
     by_anisotropy: float = math.inf
     by_heterogeneity: float = math.inf
 
 
 class BoundedParameters:
-    """Parameters for measured noise, within bounds of the step size.
+    """Parameters for measured noise, within bounds on the step size.
 
     Parameters
     ----------
@@ -185,7 +186,7 @@ class BoundedParameters:
         self, bounds: StepSizeBounds, noise: np.ndarray, n_steps: int | None
     ) -> LangevinParameters:
         parameters = self.rule.parameters(noise, n_steps=n_steps)
-        longest = min(bounds.by_shape, bounds.by_anisotropy, bounds.by_heterogeneity)
+        longest = min(bounds.by_posterior, bounds.by_anisotropy, bounds.by_heterogeneity)
         if parameters.step_size > longest:
             return self.rule.parameters(noise, step_size=longest, n_steps=n_steps)
         return parameters
@@ -204,7 +205,7 @@ class BoundedParameters:
         """Bound the step size by a fraction of the current one, after a divergence or a bias."""
         assert self.parameters is not None
         reduced = factor * self.parameters.step_size
-        self.bounds.by_shape = max(reduced, SETTINGS.min_step_size_after_divergence)
+        self.bounds.by_posterior = max(reduced, SETTINGS.min_step_size_after_divergence)
         self._check.reset()
         self.choose(noise)
 
@@ -304,11 +305,11 @@ def largest_square(vectors: np.ndarray) -> float:
     return float(np.mean((vectors[1::2] @ directions[0]) ** 2))
 
 
-def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> float:
-    """Upper bound of h by the direction of a manifold with the largest noise variance.
+def max_step_size_along_noisiest_direction(variance: float, additional: float) -> float:
+    """Upper bound on h due to the direction of a manifold with the largest noise variance.
 
     Friction and known noise are the same for all directions of a point. An additional variance s in
-    one direction raises the temperature along it by h²/4 · s · coth(γh/2).
+    one direction raises the temperature along it by h²/4 · s · coth(Ch/2).
 
     Parameters
     ----------
@@ -317,10 +318,10 @@ def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> f
 
     Examples
     --------
-    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_for_anisotropic_noise
-    >>> max_step_size_for_anisotropic_noise(4.0, 0.0)
+    >>> from pymc_geodesic.adaptation.step_size_bounds import max_step_size_along_noisiest_direction
+    >>> max_step_size_along_noisiest_direction(4.0, 0.0)
     0.5
-    >>> round(max_step_size_for_anisotropic_noise(4.0, 2.0), 3)
+    >>> round(max_step_size_along_noisiest_direction(4.0, 2.0), 3)
     0.056
     """
 
@@ -336,10 +337,10 @@ def max_step_size_for_anisotropic_noise(variance: float, additional: float) -> f
     return float(brentq(lambda h: bias(h) - SETTINGS.max_anisotropy_bias, 1e-12, longest))
 
 
-def max_step_size_for_anisotropy(
+def max_step_size_for_anisotropic_noise(
     points: Sequence[tuple[slice, int]], differences: np.ndarray
 ) -> float:
-    """Upper bound of h by gradient noise that differs between directions of manifolds.
+    """Upper bound on h due to gradient noise that differs between directions of manifolds.
 
     Parameters
     ----------
@@ -354,14 +355,14 @@ def max_step_size_for_anisotropy(
             here = differences[:, part]
             variance = 0.5 * float(np.mean(np.sum(here**2, axis=1))) / dim
             additional = max(0.5 * largest_square(here) - variance, 0.0)
-            longest = min(longest, max_step_size_for_anisotropic_noise(variance, additional))
+            longest = min(longest, max_step_size_along_noisiest_direction(variance, additional))
     return longest
 
 
 def max_step_size_for_curvature(
     points: Sequence[tuple[slice, int]], gradients: np.ndarray
 ) -> float:
-    """Upper bound of h by the largest curvature of the log-density on manifolds.
+    """Upper bound on h due to the largest curvature of the log-density on manifolds.
 
     The mean square of the gradient along a direction of curvature λ is λ; on manifolds no metric
     reduces it.
@@ -380,12 +381,14 @@ def max_step_size_for_curvature(
     return longest
 
 
-def max_step_size_of_exploration(
+def max_step_size_from_exploration_gradients(
     points: Sequence[tuple[slice, int]],
     windows: MassMatrixWindows,
     gradient: AdaptedGradient,
 ) -> float:
-    """Upper bound of h by the gradients of the exploration; infinite if there are few.
+    """Upper bound on h from the gradients of the exploration, due to their curvature on manifolds.
+
+    Infinite if there are fewer than `StepSizeBoundSettings.min_gradients`.
 
     Parameters
     ----------

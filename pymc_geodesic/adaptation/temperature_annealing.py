@@ -22,11 +22,11 @@ from pymc_geodesic.adaptation.annealed_parameters import (
     is_far,
     position_bias,
 )
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.fixed import SETTINGS as FIXED
 from pymc_geodesic.adaptation.fixed import KnownNoise, UserParameters
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import refresh_velocity
 from pymc_geodesic.kernels import probe, probe_minibatches
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -50,15 +50,15 @@ class TemperatureAnnealingSettings:
         Number of measurements at the starting point. The second half is used, after the power
         iteration has converged towards the largest curvature.
     max_probe_length : float
-        Upper bound of the arc length of finite differences before there is a step size.
+        Upper bound on the arc length of finite differences before there is a step size.
     max_thermostat : float
-        Upper bound of (γ + ξ)/γ in multiples of the value that compensates gradient noise. Without
-        a bound, a starting point far from the posterior, or a visit to the edge of a simplex, would
-        increase ξ for many draws: the effective sample size of the squares of three proportions was
-        345 of 20,000 without it, and 19,500 with it (gSGNHT, "compact" of
-        ``tests/steps/test_every_route.py``).
+        Upper bound on the ratio (C + ξ)/C of total to nominal friction, in multiples of the value
+        that compensates gradient noise. Without a bound, a starting point far from the posterior,
+        or a visit to the edge of a simplex, would increase ξ for many draws: the effective sample
+        size of the squares of three proportions was 345 of 20,000 without it, and 19,500 with it
+        (gSGNHT, "compact" of ``tests/steps/test_every_route.py``).
     reported_bias : float
-        Bias of the variance by minibatch noise above which draws with local variables are
+        Bias of the variance due to minibatch noise above which draws with local variables are
         diagnosed.
     remedied_bias : float
         Bias with the recommended step size and friction: 1 % of the standard deviation.
@@ -104,7 +104,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     rule : AnnealingRule
     measured : AnnealedMeasurements
@@ -119,18 +119,18 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     fixed_initial_temperature : bool
         Whether the initial temperature is the same for all starting points.
     max_annealed_thermostat : float
-        Upper bound of (γ + ξ)/γ while the target temperature is above 1, in the same multiples as
+        Upper bound on (C + ξ)/C while the target temperature is above 1, in the same multiples as
         ``max_thermostat``.
-    ineligible : Ineligible
+    ineligibility : Ineligibility
         Reason why coordinates are not whitened.
     """
 
-    ineligible: Ineligible
+    ineligibility: Ineligibility
     needs_warm_up = True
 
     def __init__(
         self,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         product: Product,
         rule: AnnealingRule,
         measured: AnnealedMeasurements,
@@ -141,14 +141,17 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         n_steps: int,
         fixed_initial_temperature: bool,
         max_annealed_thermostat: float = SETTINGS.max_thermostat,
-        ineligible: Ineligible,
+        ineligibility: Ineligibility,
     ) -> None:
-        super().__init__(estimate, product)
+        super().__init__(estimator, product)
         self._rule, self._measured = rule, measured
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self._noise_is_known = noise_is_known
         self._max_annealed_thermostat = max_annealed_thermostat
-        self._fixed_initial_temperature, self.ineligible = fixed_initial_temperature, ineligible
+        self._fixed_initial_temperature, self.ineligibility = (
+            fixed_initial_temperature,
+            ineligibility,
+        )
         self.is_constant = parameters.is_constant
         self._slices = list(product.slices.values())
         self._widths = [part.stop - part.start for part in self._slices]
@@ -162,7 +165,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         user = self._user
         open_ones = {"step size": not user.has_step_size, "friction": not user.has_friction}
         adapted = " and ".join(name for name, is_open in open_ones.items() if is_open)
-        return f"adapts {self.ineligible.describe(adapted)}"
+        return f"adapts {self.ineligibility.describe(adapted)}"
 
     @property
     def is_tuned(self) -> bool:
@@ -189,7 +192,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
 
     def noise_diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
         """Diagnose a variance that is inflated by the same minibatch in all steps of a draw."""
-        if not self._estimate.is_local or self._estimate.is_exact or self._measured.is_empty:
+        if not self._estimator.is_local or self._estimator.is_exact or self._measured.is_empty:
             return None
         step_size, friction = self._last
         bias = position_bias(step_size, friction, self._measured.noise, self._n_steps)
@@ -198,7 +201,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         factor = math.sqrt(SETTINGS.remedied_bias / bias)
         return Diagnosis(
             quantity="possible error of the standard deviations",
-            condition="by minibatch noise",
+            condition="caused by minibatch noise",
             value=math.sqrt(1.0 + bias) - 1.0,
             expected=math.sqrt(1.0 + SETTINGS.reported_bias) - 1.0,
             limit="at most ",
@@ -219,13 +222,13 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Measure curvature and compute the parameters; see `LangevinAdaptation`."""
-        minibatches, n_grad = self._estimate.prepare(
+        minibatches, n_grad = self._estimator.prepare(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
         noise = self._known_noise.at(chain.z, int(minibatches[0]))
         if tune or self._measured.is_empty:
             n_grad += self._measure(chain, minibatches, noise, tune=tune)
-        step_size = self._user.step_size_of(chain.n, self._estimate.total_size)
+        step_size = self._user.step_size_of(chain.n, self._estimator.total_size)
         if step_size is None:
             step_size = self._state.step_size
         friction = self._friction(step_size, tune=tune)
@@ -256,7 +259,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         return self._state.friction
 
     def _temperatures(self, bias: np.ndarray) -> np.ndarray:
-        """Compute the target temperatures, from the bias by gradient noise and the allowed bias.
+        """Compute target temperatures from the bias due to gradient noise and the allowed bias.
 
         With a user-specified step size or friction the bias may exceed the allowed one. Then the
         thermostats compensate the difference, and have equilibrated at the end of the warm-up.
@@ -267,10 +270,10 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     def _thermostat_bounds(
         self, temperatures: np.ndarray, bias: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Compute bounds of ξ/γ; ξ ≥ 0 while the target temperature is above 1.
+        """Compute bounds on ξ/C; ξ ≥ 0 while the target temperature is above 1.
 
-        Gradient noise that raises the temperature to 1 + bias is compensated by a mean (γ + ξ)/γ of
-        (1 + bias)/T; the standard deviation of ξ/γ is below 0.25. Near the edge of a simplex, where
+        Gradient noise that raises the temperature to 1 + bias is compensated by a mean (C + ξ)/C of
+        (1 + bias)/T; the standard deviation of ξ/C is below 0.25. Near the edge of a simplex, where
         the gradient is not bounded, a single kick may multiply v·v by hundreds, and a ξ of that
         size would stop the variable for hundreds of draws.
         """
@@ -295,11 +298,11 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
             chain.restart_at(before, self.product)
             self._state.last_gradient = np.empty(0)
             return True, 0
-        if self._estimate.source.has_all_rows:
+        if self._estimator.source.has_all_rows:
             return False, 0
         # for a difference with the gradient of another minibatch at the next draw
         last = int(proposal.minibatches[-1])
-        self._state.last_gradient = self._estimate.gradient_at(chain.z, last)
+        self._state.last_gradient = self._estimator.gradient_at(chain.z, last)
         return False, 1
 
     # --- measurements ------------------------------------------------------------------------
@@ -315,7 +318,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         if self._state.direction.size == 0:
             self._begin_power_iteration(chain)
         noise = np.zeros(len(self.product.dims))
-        logp_grad = self._estimate.logp_grad
+        logp_grad = self._estimator.logp_grad
         curvature = probe.call(
             logp_grad.callback,
             int(minibatches[0]),
@@ -336,12 +339,13 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         """Measure several times, so that the first step is stable; return number of gradients."""
         n = SETTINGS.n_start_measurements
         n_grad = 1 + 2 * n
-        logp_grad = self._estimate.logp_grad
+        logp_grad = self._estimator.logp_grad
         gradient = self._tangent_gradient(chain.z, int(minibatches[0]))
-        # over this length the density changes by a factor of e, and kinks are likely crossed
+        # to first order log π changes by at most 1 over this length, which is long enough to
+        # include the curvature of kinks
         length = 1.0 / max(math.sqrt(gradient @ gradient), 1.0 / SETTINGS.max_probe_length)
         self._begin_power_iteration(chain)
-        all_rows = self._estimate.source.has_all_rows
+        all_rows = self._estimator.source.has_all_rows
         one_minibatch = all_rows or minibatches[0] == minibatches[-1]
         last_gradient = np.empty(0 if one_minibatch else gradient.size)
         curvatures, noises = np.empty(n), np.zeros((n, len(self.product.dims)))
@@ -376,7 +380,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         return n_grad + len(gradients)
 
     def _tangent_gradient(self, z: np.ndarray, minibatch: int) -> np.ndarray:
-        gradient = self._estimate.gradient_at(z, minibatch)
+        gradient = self._estimator.gradient_at(z, minibatch)
         project(self.product.blocks, z, gradient)
         return gradient
 

@@ -100,7 +100,7 @@ def longest_time(added: Callable[[float], float], allowed: float, longest: float
     allowed : float
         Allowed added variance.
     longest : float
-        Upper bound of the result.
+        Upper bound on the result.
     """
     if added(longest) <= allowed:
         return longest

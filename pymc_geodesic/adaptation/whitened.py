@@ -8,8 +8,7 @@ The warm-up has four phases.
 3. *Noise measurement*: pairs of minibatches give the covariance of the gradient noise and the order
    of the control variates. Step size, friction and number of steps follow from it.
 4. *Tuning*: the dynamics run. Noise is measured where the chain is, the centering point follows the
-   mean of the draws, and the step size is reduced if the kinetic temperature is biased or a draw
-   diverges.
+   mean of the draws, and the step size is reduced if the temperature is biased or a draw diverges.
 
 Afterwards, in *sampling*, only the thermostats change.
 """
@@ -40,13 +39,13 @@ from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
     has_shared_scales,
-    max_step_size_for_anisotropy,
-    max_step_size_of_exploration,
+    max_step_size_for_anisotropic_noise,
+    max_step_size_from_exploration_gradients,
     runaway_temperature,
 )
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
@@ -67,22 +66,23 @@ class WhitenedSettings:
     exploration_fraction : float
         Fraction of the warm-up for exploration.
     min_exploration, max_exploration : int
-        Bounds of the number of its draws. The posteriors of `benchmarks.adaptation` are explored in
-        500.
+        Bounds on the number of exploration draws. 500 are enough for the posteriors of
+        `benchmarks.adaptation`.
     check_points : tuple of float
         Fractions of the tuning phase at which noise and centering point are updated.
     max_mean_square, max_mean : float
         Mean square and largest component of the distance of the mean of the draws from the
-        centering point, in posterior standard deviations, above which that point moves there. If
-        the centering point of a hierarchy was 16 standard deviations from the mean in the log scale
-        only, gradient noise made the standard deviation of the log scale 50 % too large
-        (``docs/scale.md``).
+        centering point, in posterior standard deviations, above which that point moves there. In a
+        single experiment, with the centering point of a hierarchy 16 standard deviations from the
+        mean in the log scale only, gradient noise made the standard deviation of the log scale 50 %
+        too large.
     noise_errors : float
-        Standard errors of the variance of the noise that bound the step size as noise
-        heterogeneity does; more than one, because the standard error is underestimated if few rows
-        contribute most of the noise. With it, Student-t regressions with covariates of 2.5 degrees
-        of freedom have standard deviations of 0.91 to 1.08 times the exact ones
-        (``docs/adaptation.md``).
+        Number of standard errors of the noise variance that are added, in quadrature, to its
+        standard deviation over the posterior before the step size is bounded; above 1, because the
+        standard error is underestimated if few rows contribute most of the noise. In a single
+        experiment with 1.2, the standard deviations of Student-t regressions with covariates of 2.5
+        degrees of freedom were 0.91 to 1.08 times the exact ones;
+        ``tests/steps/test_order_of_control_variates.py`` requires errors below 15 %.
     max_divergences : int
         Number of divergences in succession after which the chain returns to where the tuning phase
         began.
@@ -166,7 +166,7 @@ class WhitenedAdaptation:
     gradient : AdaptedGradient
     product : Product
         The variables, Euclidean ones first.
-    estimate : GradientEstimate
+    estimator : GradientEstimator
         Of the gradient in the coordinates of the model.
     explorer : Explorer
         Sampler of the exploration phase, of the same gradient.
@@ -187,14 +187,14 @@ class WhitenedAdaptation:
         Manifolds of the whitened coordinates: one for all Euclidean ones, then the others.
     """
 
-    is_whitened = is_constant = needs_warm_up = True
-    ineligible = None
+    whitens = is_constant = needs_warm_up = True
+    ineligibility = None
 
     def __init__(
         self,
         gradient: AdaptedGradient,
         product: Product,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         explorer: Explorer,
         trajectories: WhitenedTrajectories,
         rule: ParameterRule,
@@ -203,8 +203,8 @@ class WhitenedAdaptation:
         n_steps: int | None,
         cost: MinibatchCost | None = None,
     ) -> None:
-        self.gradient, self._estimate, self.cost = gradient, estimate, cost
-        self._next_minibatches = estimate.next_minibatches
+        self.gradient, self._estimator, self.cost = gradient, estimator, cost
+        self._next_minibatches = estimator.next_minibatches
         prepare(all_finite)
         self._model_product, self.product = product, trajectories.product
         self._explorer, self._trajectories = explorer, trajectories
@@ -353,17 +353,19 @@ class WhitenedAdaptation:
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
-        if self._estimate.source.has_all_rows:
+        if self._estimator.source.has_all_rows:
             return
-        sample = sample_rows(self._estimate, self.product.size)
+        sample = sample_rows(self._estimator, self.product.size)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
-        source = self._estimate.source
-        self._noise.noisy_rate = min(sample.n_noisy * source.batch_size / source.n_rows, 1.0)
+        source = self._estimator.source
+        self._noise.rare_row_probability = min(
+            sample.n_noisy * source.batch_size / source.n_rows, 1.0
+        )
 
     # --- 2. centering ------------------------------------------------------------------------
 
     def _center(self, chain: LangevinChain) -> int:
-        """Find a centering point near the mean of the exploration; return passes over all rows."""
+        """Find a centering point near the mean of the exploration; return the number of passes."""
         if self.gradient.control_variates is None:
             return 0
         x = self.to_position(chain.z)
@@ -377,7 +379,10 @@ class WhitenedAdaptation:
     def _center_near(
         self, chain: LangevinChain, x: np.ndarray, max_passes: int = CENTERING.max_passes
     ) -> int:
-        """Move chain and metric to a centering point near x; see `find_center`."""
+        """Move chain and metric to a centering point near x, and return the number of passes.
+
+        A pass over all rows counts as one gradient evaluation; see `find_center`.
+        """
         center, total, n_passes = find_center(self.gradient, self._model_product, x, max_passes)
         if center is not None and total is not None:
             self.gradient.center_at(center, total)
@@ -387,18 +392,18 @@ class WhitenedAdaptation:
         return n_passes
 
     def _bound_step_size(self) -> None:
-        """Bound the step size by the shape of the posterior that was explored."""
+        """Bound the step size by the shape and curvature of the posterior."""
         sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        by_shape = self._bounded.rule.max_step_size_for_shape(
+        by_posterior = self._bounded.rule.max_step_size_for_shape(
             self._trajectories.recent_step_size,
             self._model_product.dim,
             has_shared_scales=has_shared_scales(sizes),
         )
-        by_curvature = max_step_size_of_exploration(
+        by_curvature = max_step_size_from_exploration_gradients(
             self._points, self._trajectories.windows, self.gradient
         )
         bounds = self._bounded.bounds
-        bounds.by_shape = min(bounds.by_shape, by_shape, by_curvature)
+        bounds.by_posterior = min(bounds.by_posterior, by_posterior, by_curvature)
 
     # --- 3. noise measurement ----------------------------------------------------------------
 
@@ -435,12 +440,14 @@ class WhitenedAdaptation:
             chain.dynamics.rotate(rotation)
             self._trajectories.set_metric(gradient.metric.rotated(rotation))
         if gradient.order == 2:
-            noise.choose_reach(chain.z, chain.stream)
+            noise.choose_clipping(chain.z, chain.stream)
         if d and (gradient.order == 2 or gradient.metric.is_dense):
             # other pairs, whose variances are not biased by the choice of directions and bounds
             differences = noise.differences(chain.z, noise.n_pairs, chain.stream)
         noise.replace(differences)
-        self._bounded.bounds.by_anisotropy = max_step_size_for_anisotropy(self._points, differences)
+        self._bounded.bounds.by_anisotropy = max_step_size_for_anisotropic_noise(
+            self._points, differences
+        )
         noise.refine(chain.z, chain.stream, self._choose_parameters)
 
     def _choose_parameters(self) -> LangevinParameters:
@@ -457,8 +464,8 @@ class WhitenedAdaptation:
         return diagnose_noise(self.parameters, self._noise.error, self.gradient.metric, names)
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
-        """Name all coordinates that few minibatches inform; see `LangevinAdaptation`."""
-        return name_rare_coordinates(diagnosis, self._noise.measured.informed, names)
+        """Name all coordinates for which few minibatches are informative."""
+        return name_rare_coordinates(diagnosis, self._noise.measured.informative_fraction, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 
@@ -476,7 +483,7 @@ class WhitenedAdaptation:
     def _recenter(self, chain: LangevinChain) -> int:
         """Move the centering point to the mean of the draws if that is far; update the parameters.
 
-        Return passes over all rows and evaluations of minibatch gradients.
+        Return the number of gradient evaluations; a pass over all rows counts as one.
         """
         d, warm_up = self.gradient.n_euclidean, self._warm_up
         mean = warm_up.z_sum[:d] / max(warm_up.z_count, 1)

@@ -216,7 +216,7 @@ class WhitenedTrajectories:
         Draws and gradients of the current window.
     """
 
-    is_whitened = needs_warm_up = True
+    whitens = needs_warm_up = True
 
     def __init__(
         self,

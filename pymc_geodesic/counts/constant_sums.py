@@ -36,7 +36,7 @@ class ConstantSumSettings:
     relative_tolerance : float
         Maximum relative difference of two sums that is attributed to rounding.
     largest_integer : int
-        Upper bound of random integers that are not used as indices.
+        Upper bound on random integers that are not used as indices.
     """
 
     n_values: int = 6

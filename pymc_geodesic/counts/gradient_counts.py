@@ -25,7 +25,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.counts.constant_sums import constant_sums
-from pymc_geodesic.counts.count_estimate import CountAllRows, CountEstimate
+from pymc_geodesic.counts.count_estimator import CountAllRows, CountEstimator
 from pymc_geodesic.counts.layout import layout_table
 from pymc_geodesic.densities.compilation import CompiledGradient, compile_gradient
 from pymc_geodesic.densities.graphs import rebuild_graphs
@@ -145,7 +145,7 @@ def _example_inputs(
 # --- estimate -----------------------------------------------------------------------------------
 
 
-class CountEstimator(CountEstimate):
+class GradientCountEstimator(CountEstimator):
     """Counts from the gradient of the likelihood with respect to the untransformed variables.
 
     Parameters
@@ -186,7 +186,7 @@ class CountEstimator(CountEstimate):
         return self._evaluations
 
     def share(self, minibatch: int) -> float:
-        """Return 1, since all minibatches have the same number of rows; see `CountEstimate`."""
+        """Return 1, since all minibatches have the same number of rows; see `CountEstimator`."""
         return 1.0
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
@@ -209,7 +209,7 @@ class CountEstimator(CountEstimate):
         counts: np.ndarray,
         exposures: np.ndarray,
     ) -> int:
-        """Estimate counts and exposures from one minibatch; see `CountEstimate.estimate`."""
+        """Estimate counts and exposures from one minibatch; see `CountEstimator.estimate`."""
         return self._estimate_by(self.logp_grad, minibatch, values, counts, exposures)
 
     def _estimate_by(

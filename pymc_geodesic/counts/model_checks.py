@@ -16,7 +16,7 @@ import numpy as np
 from pymc.initial_point import make_initial_point_fn
 from pymc.model import Model
 
-from pymc_geodesic.counts.count_estimate import CountEstimate
+from pymc_geodesic.counts.count_estimator import CountEstimator
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
@@ -99,7 +99,7 @@ class LikelihoodChecks:
         Name of the step method, for error messages.
     model : pymc.Model
     variables : sequence of ManifoldVariable
-    estimate : CountEstimate
+    estimator : CountEstimator
     layout : CountLayout
     allows_negative : bool
         Whether the dynamics accept negative counts and likelihoods that are not conjugate.
@@ -110,13 +110,13 @@ class LikelihoodChecks:
         sampler: str,
         model: Model,
         variables: Sequence[ManifoldVariable],
-        estimate: CountEstimate,
+        estimator: CountEstimator,
         layout: CountLayout,
         *,
         allows_negative: bool,
     ) -> None:
         self._sampler, self._model = sampler, model
-        self._variables, self._estimate, self._layout = variables, estimate, layout
+        self._variables, self._estimator, self._layout = variables, estimator, layout
         self._allows_negative = allows_negative
 
     def dependence(self) -> Dependence:
@@ -135,16 +135,16 @@ class LikelihoodChecks:
             these are allowed.
         """
         n_variables = len(self._variables)
-        if not self._estimate.is_deterministic:
+        if not self._estimator.is_deterministic:
             return Dependence(counts=True, sums=np.zeros(n_variables, dtype=bool))
         points = initial_and_jittered_points(self._model, self._variables)
         found = []
         for minibatch, point in zip(
-            self._estimate.next_minibatches(len(points)), points, strict=True
+            self._estimator.next_minibatches(len(points)), points, strict=True
         ):
-            self._estimate.set_others(point)
+            self._estimator.set_others(point)
             found.append(self._dependence_in(int(minibatch)))
-        self._estimate.reset(0)
+        self._estimator.reset(0)
         sums = np.any([each.sums for each in found], axis=0)
         return Dependence(
             counts=any(each.counts for each in found),
@@ -183,7 +183,7 @@ class LikelihoodChecks:
     ) -> tuple[int, np.ndarray, np.ndarray]:
         counts, exposures = np.empty_like(values), np.empty_like(values)
         stream = new_stream(np.random.default_rng(1))
-        failed = self._estimate.estimate(values, minibatch, stream, counts, exposures)
+        failed = self._estimator.estimate(values, minibatch, stream, counts, exposures)
         return failed, counts, exposures
 
     def check_conjugacy(self, values: np.ndarray, minibatch: int) -> int:

@@ -22,7 +22,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.counts.count_estimate import CountAllRows, CountEstimate
+from pymc_geodesic.counts.count_estimator import CountAllRows, CountEstimator
 from pymc_geodesic.counts.layout import LOG_SMALLEST, family_of, log_of_value
 from pymc_geodesic.counts.model_checks import initial_and_jittered_points
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -228,7 +228,7 @@ class TopicCounts:
         return self.scale * self.parts.sum(axis=(0, 1))
 
 
-class TopicCountEstimator(CountEstimate):
+class TopicCountEstimator(CountEstimator):
     """Counts of words in topics, estimated from minibatches of documents.
 
     Parameters
@@ -455,7 +455,7 @@ class TopicCountEstimator(CountEstimate):
         counts: np.ndarray,
         exposures: np.ndarray,
     ) -> int:
-        """Estimate the counts of all words, none negative; see `CountEstimate.estimate`."""
+        """Estimate the counts of all words, none negative; see `CountEstimator.estimate`."""
         log_state = np.log(values).reshape(self._n_topics, self._n_words).T
         assigned = self.assign(
             np.ascontiguousarray(log_state), np.zeros(self._n_topics), minibatch, stream

@@ -40,7 +40,7 @@ def docstring_corpus(
     packages : sequence of str
         Names of importable packages.
     min_share, max_share : float
-        Bounds of the document frequencies, as shares of the training documents.
+        Bounds on the document frequencies, as shares of the training documents.
     min_words : int
         Documents with fewer words of the vocabulary are dropped.
     test_fraction : float

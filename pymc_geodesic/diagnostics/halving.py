@@ -44,10 +44,10 @@ def check_coupling(sampler: LangevinSampler) -> None:
     ValueError
         If rows are streamed, or have local variables.
     """
-    source = sampler.estimate.source
+    source = sampler.estimator.source
     if source.stays_in_blocks or (source.replaces_arrays and source.has_epochs):
         raise ValueError("coupled chains cannot share the rows of a stream. Omit batches=.")
-    if sampler.estimate.is_local:
+    if sampler.estimator.is_local:
         raise ValueError("coupled chains cannot share minibatches of local variables. Omit local=.")
 
 
@@ -74,7 +74,7 @@ class CoupledChains:
 
     def __init__(self, sampler: LangevinSampler, levels: int) -> None:
         check_coupling(sampler)
-        self._adaptation, self._estimate = sampler.adaptation, sampler.estimate
+        self._adaptation, self._estimator = sampler.adaptation, sampler.estimator
         if not self._adaptation.is_constant or np.size(getattr(sampler.dynamics, "squares", ())):
             raise ValueError(
                 "the step size changes from draw to draw, by a schedule or a preconditioner. Set "
@@ -98,7 +98,7 @@ class CoupledChains:
         self._n_steps, self._stream = settings.n_steps, sampler.stream
         self._positions = [sampler.z.copy() for _ in range(levels)]
         self._dynamics = [copy.deepcopy(sampler.dynamics) for _ in range(levels)]
-        source = self._estimate.source
+        source = self._estimator.source
         has_epochs = source.epoch is not None and not source.replaces_arrays
         self._orders = [copy.deepcopy(source.state) for _ in range(levels)] if has_epochs else []
 
@@ -145,10 +145,10 @@ class CoupledChains:
     def _minibatches(self, level: int, n: int, shared: np.ndarray) -> np.ndarray:
         """Minibatches of the next inner steps of a chain."""
         if not self._orders:
-            return shared.copy() if shared.size else self._estimate.next_minibatches(n).copy()
-        self._estimate.source.state = self._orders[level]
-        minibatches = self._estimate.next_minibatches(n).copy()
-        self._orders[level] = copy.deepcopy(self._estimate.source.state)
+            return shared.copy() if shared.size else self._estimator.next_minibatches(n).copy()
+        self._estimator.source.state = self._orders[level]
+        minibatches = self._estimator.next_minibatches(n).copy()
+        self._orders[level] = copy.deepcopy(self._estimator.source.state)
         return minibatches
 
 

@@ -153,7 +153,8 @@ def ksd(
 
     where ∇ are tangential gradients in the ambient coordinates a, b = ∇log π − H, and H is 0 in
     Euclidean space, (d − 1)x on the sphere in ℝᵈ and (n − (p + 1)/2)X for frames of p vectors in
-    ℝⁿ. Its expectation is zero for draws of π, and positive for any other density.
+    ℝⁿ. For independent x and y of the same distribution the expectation is zero if that is π, and
+    positive for any other; autocorrelated draws of π have a positive mean.
 
     The null hypothesis that π is the distribution of the draws is tested by a wild bootstrap, which
     allows for autocorrelation.

@@ -21,9 +21,10 @@ def temperature_summary(
 ) -> pd.DataFrame | xr.Dataset:
     r"""Summarize the kinetic temperature of each chain.
 
-    A sampler with velocity :math:`v` on a manifold of dimension :math:`m` has
-    :math:`\mathbb{E}[v \cdot v / m] = 1` if noise and friction balance. Gradient noise of
-    minibatches that is not compensated raises the temperature :math:`T`. The draws are then
+    The kinetic temperature of a sampler with velocity :math:`v` on a manifold of dimension
+    :math:`m` is the mean of :math:`v \cdot v / m`, for `SGGMC` and `gSGNHT` corrected for the step
+    size. It is 1 if noise and friction balance. Gradient noise of minibatches that is not
+    compensated raises the temperature :math:`T`. The draws are then
     approximately from :math:`\pi(x)^{1/T}`, and intervals too wide by a factor of about
     :math:`\sqrt{T}`.
 

@@ -34,7 +34,7 @@ import pytensor.tensor as pt
 from pytensor.tensor import TensorVariable
 
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.steps.step import GeodesicStep
 
@@ -166,7 +166,7 @@ class ShardDensity:
     """
 
     def __init__(self, step: GeodesicStep, share: float) -> None:
-        estimator = cast(GradientEstimate, step.estimator)
+        estimator = cast(GradientEstimator, step.estimator)
         total = estimator.total_gradient()
         if total is None:
             raise ValueError(

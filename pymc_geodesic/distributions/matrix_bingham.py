@@ -52,7 +52,7 @@ MAX_PROPOSALS = 1_000_000
 """Maximum number of proposals for one draw."""
 
 MIN_BATCH, MAX_BATCH = 32, 4096
-"""Bounds of the number of proposals that are generated together."""
+"""Bounds on the number of proposals that are generated together."""
 
 
 class MatrixAngularCentralGaussianRV(SymbolicRandomVariable):
@@ -210,7 +210,7 @@ class Envelope(NamedTuple):
     distance: float
     """t minus the largest eigenvalue."""
     bound: float
-    """Upper bound of the logarithm of density over proposal, both without constants."""
+    """Upper bound on the logarithm of density over proposal, both without constants."""
     cost: float
     """Logarithm of the expected number of proposals, up to the constant of the density."""
 

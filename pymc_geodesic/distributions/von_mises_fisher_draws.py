@@ -82,7 +82,7 @@ def draw_uniform_directions(rng: np.random.Generator, shape: tuple[int, ...]) ->
     return directions
 
 
-def _deficits_on_two_sphere(rng: np.random.Generator, kappa: Array, n: int) -> Array:
+def _one_minus_cosine_on_two_sphere(rng: np.random.Generator, kappa: Array, n: int) -> Array:
     r"""Draw t by the inverse of its distribution function for d = 3.
 
     :math:`t = -\log(1 - u (1 - e^{-2 \kappa})) / \kappa`, u uniform; 2 u at kappa = 0.
@@ -94,7 +94,7 @@ def _deficits_on_two_sphere(rng: np.random.Generator, kappa: Array, n: int) -> A
     return curved if np.all(positive) else np.where(positive, curved, 2.0 * uniform)
 
 
-def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: int) -> Array:
+def _one_minus_cosine_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: int) -> Array:
     r"""Draw t by Ulrich's envelope as corrected by Wood.
 
     With b of Wood's algorithm, Z symmetric Beta, the proposal is
@@ -106,19 +106,19 @@ def _deficits_by_rejection(rng: np.random.Generator, kappa: Array, n: int, d: in
     mode = 2.0 * slope / (1.0 + slope)
 
     def propose(slope: Array, mode: Array, kappa: Array, n: int) -> tuple[Array, NDArray[np.intp]]:
-        near = slope * rng.standard_gamma(freedom / 2.0, n)
-        proposal = 2.0 * near / (near + rng.standard_gamma(freedom / 2.0, n))
+        gamma_a = slope * rng.standard_gamma(freedom / 2.0, n)
+        proposal = 2.0 * gamma_a / (gamma_a + rng.standard_gamma(freedom / 2.0, n))
         z = kappa / freedom * (proposal - mode)
         rejected = rng.standard_exponential(n) < freedom * (z - np.log1p(z))
         return proposal, np.flatnonzero(rejected)
 
-    deficits, rows = propose(slope, mode, kappa, n)
+    t, rows = propose(slope, mode, kappa, n)
     shared = kappa.size == 1
     while rows.size:
         own = ... if shared else rows
-        deficits[rows], again = propose(slope[own], mode[own], kappa[own], rows.size)
+        t[rows], again = propose(slope[own], mode[own], kappa[own], rows.size)
         rows = rows[again]
-    return deficits
+    return t
 
 
 def _draw_on_circle(rng: np.random.Generator, means: Array, kappa: Array, draws: Array) -> None:
@@ -138,9 +138,9 @@ def _draw_on_circle(rng: np.random.Generator, means: Array, kappa: Array, draws:
     if beyond.any():
         (rows,) = np.nonzero(np.broadcast_to(beyond, n))
         shared = kappa if kappa.size == 1 else kappa[rows]
-        deficits = _deficits_by_rejection(rng, shared, rows.size, 2)
+        t = _one_minus_cosine_by_rejection(rng, shared, rows.size, 2)
         signs = np.where(rng.random(rows.size) < 0.5, -1.0, 1.0)
-        angles[rows] = signs * 2.0 * np.arcsin(np.sqrt(deficits / 2.0))
+        angles[rows] = signs * 2.0 * np.arcsin(np.sqrt(t / 2.0))
         angles[rows] += np.broadcast_to(mean_angles, n)[rows]
     np.cos(angles, out=draws[:, 0])
     np.sin(angles, out=draws[:, 1])
@@ -150,14 +150,14 @@ def _draw_from_pole(rng: np.random.Generator, kappa: Array, draws: Array) -> Non
     """Fill ``draws`` around the last axis of the coordinates, d at least 3."""
     n, d = draws.shape
     if d == 3:
-        deficits = _deficits_on_two_sphere(rng, kappa, n)
+        t = _one_minus_cosine_on_two_sphere(rng, kappa, n)
     else:
-        deficits = _deficits_by_rejection(rng, kappa, n, d)
+        t = _one_minus_cosine_by_rejection(rng, kappa, n, d)
     tangents = rng.standard_normal((n, d - 1))
     squared = np.einsum("ij,ij->i", tangents, tangents)
-    scale = np.sqrt(deficits * (2.0 - deficits) / squared)
+    scale = np.sqrt(t * (2.0 - t) / squared)
     np.multiply(tangents, scale[:, None], out=draws[:, :-1])
-    draws[:, -1] = 1.0 - deficits
+    draws[:, -1] = 1.0 - t
 
 
 def _reflect_pole(draws: Array, means: Array) -> None:
@@ -193,8 +193,9 @@ def draw_von_mises_fisher(
 ) -> Array:
     r"""Draw exactly from von Mises–Fisher distributions.
 
-    The cosine is drawn by the inverse distribution function for d = 3 and by Wood's rejection
-    sampler otherwise; a Householder reflection maps the pole to the mean.
+    For d = 2 the angle is drawn by NumPy's von Mises generator, or by rejection for kappa above
+    1e6. Otherwise the cosine is drawn by the inverse distribution function for d = 3 and by Wood's
+    rejection sampler for d above 3; a Householder reflection maps the pole to the mean.
 
     Parameters
     ----------
@@ -264,9 +265,9 @@ def draw_von_mises_fisher(
 def draw_around_mean(
     rng: np.random.Generator,
     mu: ArrayLike,
-    number: ArrayLike,
+    kappa: ArrayLike,
     size: tuple[int, ...] | None,
-    deficits: Callable[[Array, int], Array],
+    draw_one_minus_cosine: Callable[[Array, int], Array],
 ) -> Array:
     """Draw directions from rotationally symmetric distributions.
 
@@ -274,9 +275,10 @@ def draw_around_mean(
     ----------
     rng : numpy.random.Generator
     mu : array_like of float, shape (..., d)
-    number : array_like of float, shape (...)
+    kappa : array_like of float, shape (...)
+        Concentrations.
     size : tuple of int or None
-    deficits : callable
+    draw_one_minus_cosine : callable
         Function that draws t = 1 − μ·x, shape (n,), from the concentrations of n draws and n.
 
     Returns
@@ -288,14 +290,14 @@ def draw_around_mean(
     ValueError
         If ``mu`` is not of unit length.
     """
-    means, numbers = np.asarray(mu, dtype=float), np.asarray(number, dtype=float)
+    means, concentrations = np.asarray(mu, dtype=float), np.asarray(kappa, dtype=float)
     if not np.all(are_unit_vectors(means)):
         raise ValueError("mu must contain unit vectors. Divide each by its length.")
     d = means.shape[-1]
     if size is None:
-        size = np.broadcast_shapes(means.shape[:-1], numbers.shape)
+        size = np.broadcast_shapes(means.shape[:-1], concentrations.shape)
     means = np.broadcast_to(means, (*size, d)).reshape(-1, d)
-    t = deficits(np.broadcast_to(numbers, size).reshape(-1), len(means))
+    t = draw_one_minus_cosine(np.broadcast_to(concentrations, size).reshape(-1), len(means))
     draws = np.empty((len(means), d))
     tangents = rng.standard_normal((len(means), d - 1))
     scale = np.sqrt(t * (2.0 - t) / np.einsum("ij,ij->i", tangents, tangents))
@@ -340,7 +342,7 @@ def compiled_draws(njit: Any) -> CompiledDraws:
         out /= np.sqrt(squared)
 
     @njit
-    def circle_deficit(rng: np.random.Generator, kappa: float) -> tuple[float, float]:
+    def one_minus_cosine_and_sine(rng: np.random.Generator, kappa: float) -> tuple[float, float]:
         """Draw t, one minus the cosine to the mean direction, and the sine, for d = 2.
 
         The odds Z / (1 − Z) of Beta(1/2, 1/2) are the square of a Cauchy variable, a ratio of two
@@ -354,15 +356,15 @@ def compiled_draws(njit: Any) -> CompiledDraws:
         while True:
             half_tangent = width * (rng.standard_normal() / rng.standard_normal())
             odds = half_tangent * half_tangent
-            deficit = 2.0 * odds / (1.0 + odds)
-            z = kappa * (deficit - mode)
+            t = 2.0 * odds / (1.0 + odds)
+            z = kappa * (t - mode)
             limit = rng.standard_exponential()
             # Infinite odds make these comparisons false, and the proposal is drawn again.
             if limit >= 0.5 * z * z / (1.0 + min(z, 0.0)) or (limit >= z - np.log1p(z)):
-                return deficit, 2.0 * half_tangent / (1.0 + odds)
+                return t, 2.0 * half_tangent / (1.0 + odds)
 
     @njit
-    def deficit(rng: np.random.Generator, kappa: float, d: int) -> float:
+    def one_minus_cosine(rng: np.random.Generator, kappa: float, d: int) -> float:
         """Draw t, one minus the cosine to the mean direction, for d at least 3."""
         if d == 3:
             uniform = rng.random()
@@ -417,10 +419,10 @@ def compiled_draws(njit: Any) -> CompiledDraws:
         d = mu.shape[0]
         if d == 2:
             require_unit_vector(mu)
-            t, sine = circle_deficit(rng, kappa)
+            t, sine = one_minus_cosine_and_sine(rng, kappa)
             out[0] = (1.0 - t) * mu[0] - sine * mu[1]
             out[1] = (1.0 - t) * mu[1] + sine * mu[0]
             return
-        fill_around_mean(rng, mu, deficit(rng, kappa, d), out)
+        fill_around_mean(rng, mu, one_minus_cosine(rng, kappa, d), out)
 
     return CompiledDraws(fill_uniform, fill_around_mean, fill_von_mises_fisher)

@@ -1,1 +1,1 @@
-"""Gradient estimates: minibatches, local variables, control variates, whitened coordinates."""
+"""Gradient estimators: minibatches, local variables, control variates, whitened coordinates."""

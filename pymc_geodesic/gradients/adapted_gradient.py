@@ -218,10 +218,10 @@ class AdaptedGradient:
         self.order = 2
 
     @property
-    def reach(self) -> np.ndarray:
+    def clipping_distance(self) -> np.ndarray:
         """Bounds r_j of the second-order terms, which may be modified in place."""
         assert self.second_order is not None
-        return self.second_order.reach
+        return self.second_order.clipping_distance
 
     def recompute_center(self, known: dict[bytes, np.ndarray] | None = None) -> None:
         """Recompute the sums over all rows at the centering point, since the data may have changed.
@@ -253,7 +253,7 @@ class AdaptedGradient:
             state["total"] = self.control_variates.total.copy()
         if self.second_order is not None and self.order > 1:
             state["hessian"] = self.second_order.hessian.copy()
-            state["reach"] = self.second_order.reach.copy()
+            state["clipping_distance"] = self.second_order.clipping_distance.copy()
         return state
 
     @state.setter
@@ -264,4 +264,4 @@ class AdaptedGradient:
             self.center_at(state["center"], state["total"])
         if state["order"] > 1 and self.compile_second_order():
             self.use_second_order(state["hessian"])
-            self.reach[:] = state["reach"]
+            self.clipping_distance[:] = state["clipping_distance"]

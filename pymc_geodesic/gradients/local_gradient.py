@@ -33,7 +33,7 @@ from pymc_geodesic.densities.log_density import Density, build_density
 from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.minibatch_gradient import scaled_row_terms
 from pymc_geodesic.gradients.row_conditional import RowConditional, compile_function
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
@@ -44,7 +44,7 @@ from pymc_geodesic.runtime.threads import Workers
 TARGET_ACCEPT = 0.8
 
 
-class LocalGradient(GradientEstimate):
+class LocalGradient(GradientEstimator):
     """Gradient with respect to global variables, averaged over draws of the local ones.
 
     Parameters
@@ -262,7 +262,7 @@ class LocalGradient(GradientEstimate):
     def prepare(
         self, position: np.ndarray, n_steps: int, stream: np.ndarray, *, tune: bool
     ) -> tuple[np.ndarray, int]:
-        """Draw the local variables of the next minibatch; see `GradientEstimate.prepare`."""
+        """Draw the local variables of the next minibatch; see `GradientEstimator.prepare`."""
         self.next_minibatch()
         coordinates = [position[self._slices[v.name]].reshape(v.shape) for v in self._variables]
         adaptation = self._adaptation

@@ -36,7 +36,7 @@ from pymc_geodesic.densities.row_density import RowDensity, find_averaging_terms
 from pymc_geodesic.densities.smoothness import has_kinks
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.fisher import row_variances
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, shares_of_levels
@@ -90,7 +90,7 @@ def gradient_inputs(density: Density) -> list[ArrayInput]:
 # --- gradient -----------------------------------------------------------------------------------
 
 
-class MinibatchGradient(GradientEstimate):
+class MinibatchGradient(GradientEstimator):
     """Compiled gradient of a model, and the source of its minibatches.
 
     Parameters
@@ -163,7 +163,7 @@ class MinibatchGradient(GradientEstimate):
 
     @property
     def has_kinks(self) -> bool:
-        """Whether the gradient of a row may be discontinuous; see `GradientEstimate`."""
+        """Whether the gradient of a row may be discontinuous; see `GradientEstimator`."""
         return has_kinks(self._density.row_graphs, self._density.coordinates)
 
     # --- data ------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class MinibatchGradient(GradientEstimate):
             buffer[...] = point[name]
 
     def row_shares(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return the shares of rows in their rarest levels; see `GradientEstimate.row_shares`."""
+        """Return the shares of rows in their rarest levels; see `GradientEstimator.row_shares`."""
         n_rows, shares = self.source.n_rows, {}
         for name, array in arrays.items():
             columns = self.source.whole.get(f"{name.removesuffix('_rows')}_columns")

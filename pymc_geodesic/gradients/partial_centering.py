@@ -12,13 +12,17 @@ elimination, later coordinates first,
     \bar m_i = m_i + \frac{p_i(θ_0)}{D_i} δ_i(θ),
 
 where c is the center, θ₀ the other parameters there, and w the precision of an effect without its
-prior, given those that are eliminated later. For correlated effects, m + δ is the mean given the
-effects of the same group that are eliminated later, with the coefficients of this regression at
-θ₀, on which s depends; otherwise δ = 0. In a model with normal observations this is the
-conditional distribution of an effect for every θ. With little data, w ≪ p, the coordinates are
-those of the non-centered form, with much data those of the centered form; each effect has its own
-degree. For all other coordinates r = 1. An effect that the model writes non-centered is e = m + q x
-in these equations, x the offset and q its scale, and m = 0 unless it is correlated.
+prior, given those that are eliminated later. With normal observations of known variance and one set
+of effects this is the conditional distribution of an effect for every θ. Otherwise this holds
+approximately, near the center: w and L are computed there, with the noise variance and the prior
+precisions of effects that are eliminated before. With little data, w ≪ p, the coordinates are those
+of the non-centered form, with much data those of the centered form; each effect has its own degree.
+For all other coordinates r = 1.
+
+For correlated effects, m + δ is the mean given the effects of the same group that are eliminated
+later, with the coefficients of this regression at θ₀, as in s; otherwise δ = 0. An effect that the
+model writes non-centered is e = m + q x in these equations, x the offset and q its scale, and m = 0
+unless it is correlated.
 
 The Jacobian is triangular: log |dx/dz| = Σ (½ log r_i − log q_i) up to a constant.
 """

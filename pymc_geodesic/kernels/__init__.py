@@ -1,4 +1,4 @@
-"""Markov kernels in Numba, one sampler per file, independent of PyMC."""
+"""Compiled Markov transitions and their numerical parts, independent of PyMC."""
 
 from pymc_geodesic.kernels.gmc import gmc
 from pymc_geodesic.kernels.gsgnht import gsgnht

@@ -76,7 +76,7 @@ class DualAveraging:
     target : float
         Target acceptance probability.
     maximum : float
-        Upper bound of the step size.
+        Upper bound on the step size.
 
     References
     ----------

@@ -49,7 +49,8 @@ class Chains(NamedTuple):
         Positions.
     current : ndarray, shape (size + number,)
         Output of ``logp_grad`` at ``x``, updated by the kernel, so that the next call does not
-        evaluate it again. If the log-density of the first chain is NaN, it is evaluated.
+        evaluate it again. If the log-density of the first chain is not finite, all chains are
+        evaluated.
     """
 
     number: int
@@ -209,7 +210,7 @@ def accept_or_reject(
     Returns
     -------
     int
-        Number of chains that diverged, ΔH > 1000 or not finite.
+        Number of chains that diverged, ΔH > 1000 or NaN; ΔH = −∞ is accepted.
     """
     blocks, n_chains, current = space.blocks, chains.number, chains.current
     size = chains.x.size
@@ -266,7 +267,7 @@ def gmc(
     Returns
     -------
     divergences, evaluations : int
-        Proposals with ΔH > 1000 or not finite, and gradient evaluations.
+        Proposals with ΔH > 1000 or NaN, and gradient evaluations.
 
     References
     ----------

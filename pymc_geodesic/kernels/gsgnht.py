@@ -26,7 +26,7 @@ from pymc_geodesic.runtime.jit import Integers, Matrix, Stream, Vector, borrow, 
 from pymc_geodesic.runtime.streams import fill_normal
 
 MAX_STEP_ERROR = 0.9
-"""Upper bound of r ε²λ/4 in `target_along_geodesics`; the step is stable below 1."""
+"""Upper bound on r ε²λ/4 in `target_along_geodesics`; the step is stable below 1."""
 
 CURVATURE_MEMORY = 0.98
 """Factor by which the sums for the mean curvature decay from draw to draw."""

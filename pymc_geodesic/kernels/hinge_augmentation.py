@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
 
 SMALLEST_SCALE = 1e-12
-"""Lower bound of λ: a precision c²/λ above 10¹² would exceed the others by more than rounding."""
+"""Lower bound on λ: a precision c²/λ above 10¹² would exceed the others by more than rounding."""
 
 
 def draw_scales(rng: np.random.Generator, slack: np.ndarray, cost: float) -> np.ndarray:

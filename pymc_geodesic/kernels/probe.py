@@ -72,8 +72,9 @@ def probe(
     r"""Measure the largest curvature and the variance of the gradient estimate.
 
     One step of the power iteration for −∇²log π along the manifold: with the unit direction u and
-    the geodesic γ from ``x`` with γ' = u, the curvature is the derivative of −u·∇log π along γ, by
-    a finite difference over its length, and the next direction is the difference of the gradients.
+    the geodesic from ``x`` with velocity u, the curvature is the derivative of −u·∇log π along it,
+    by a finite difference over its length, and the next direction is the difference of the
+    gradients.
 
     The noise is estimated from two independent gradient estimates at the same point, whose
     difference has twice the variance of one.

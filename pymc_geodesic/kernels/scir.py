@@ -50,7 +50,7 @@ CHUNK = 1024
 """Coordinates per call of the Poisson and gamma samplers, so that their arrays fit in the cache."""
 
 MAX_TIME = 100.0
-"""Upper bound of bτ, dimensionless: the old state has the weight e⁻¹⁰⁰, and exp(bτ) is finite."""
+"""Upper bound on bτ, dimensionless: the old state has the weight e⁻¹⁰⁰, and exp(bτ) is finite."""
 
 
 class Process(NamedTuple):

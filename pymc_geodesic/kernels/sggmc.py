@@ -37,30 +37,23 @@ def sggmc(
 
     The dynamics dx = v dt, Λ(x) dv = Λ(x)(∇log π dt − C v dt + N(0, 2C dt)) on a product of
     manifolds, Λ(x) the projection onto the tangent space at x, in the pattern A B O B A. With
-    U = −log π, π the density with respect to the surface measure (U_H in the paper), e = exp(−Cε),
-    n ~ N(0, I) and s of `pymc_geodesic.integrators.friction_coefficients`:
+    U = −log π, π the density with respect to the surface measure (U_H in the paper):
 
-    ==== ===================================== =================================================
-    part ``EXACT``, the default                ``PAPER``, as in algorithm 1, where O is called C
-    ==== ===================================== =================================================
-    A    (x, v) along the geodesic for ε/2     (x, v) along the geodesic for ε/2
-    B    v ← v − (ε/2) Λ(x) ∇Ũ(x)              v ← √e v
-    O    v ← e v + s Λ(x) n                    v ← v + Λ(x)(−ε ∇Ũ(x) + sqrt((2C − εV) ε) n)
-    B    v ← v − (ε/2) Λ(x) ∇Ũ(x)              v ← √e v
-    A    (x, v) along the geodesic for ε/2     (x, v) along the geodesic for ε/2
-    ==== ===================================== =================================================
+    - A, (x, v) along the geodesic for ε/2, is `drift`;
+    - B O B is `kick_with_friction`, whose docstring has the table of both splittings: ``EXACT``,
+      the default, and ``PAPER``, as in algorithm 1, where O is called C;
+    - Λ(x), `project`, is applied after B O B. It commutes with these parts: v is tangent before,
+      and C is the same on all coordinates of a point.
 
-    A is `drift`, B O B is `kick_with_friction`, followed by Λ(x), `project`, which commutes with
-    these parts: v is tangent before, and C is the same on all coordinates of a point. Half
-    geodesics of successive steps are merged. The algorithm uses one minibatch for all steps of a
-    draw and V(x) at each step; the kernel uses one minibatch for each step, and the V of its
+    Half geodesics of successive steps are merged. The algorithm uses one minibatch for all steps of
+    a draw and V(x) at each step; the kernel uses one minibatch for each step, and the V of its
     argument.
 
     Parameters
     ----------
     logp_grad : Callback
         Gradient of the log-density, −∇Ũ (`pymc_geodesic.runtime.gradient_functions`).
-    minibatches : ndarray of int64, shape (L,)
+    minibatches : ndarray of int64, shape (n_steps,)
         One for each inner step, usually its first row.
     space : Space
         The product manifold. The step size of block b is ``scales[b]`` ε, and its gradient is
@@ -75,7 +68,7 @@ def sggmc(
         Random stream, advanced.
     scratch : Scratch
     temperatures : ndarray, shape (n_blocks,)
-        Receives the temperature of the positions of each block, averaged over inner steps.
+        Receives the temperature of each block (`position_temperature`), averaged over inner steps.
 
     Returns
     -------

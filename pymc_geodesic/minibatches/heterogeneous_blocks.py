@@ -12,7 +12,7 @@ import numpy as np
 from pymc_geodesic.failure_modes import see
 
 FALSE_ALARM_PROBABILITY = 1e-3
-"""Upper bound of the probability of a warning for rows in random order."""
+"""Upper bound on the probability of a warning for rows in random order."""
 
 MAX_GROUPS = 256
 """Maximum number of groups of consecutive blocks whose means are stored; then pairs are merged."""

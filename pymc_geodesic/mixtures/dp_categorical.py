@@ -24,7 +24,7 @@ from pymc_geodesic.runtime.variates import fill_log_gamma
 from pymc_geodesic.sparse.count_matrices import axis_coords, concentration, word_counts
 
 SMALLEST_PROBABILITY = 1e-290
-"""Lower bound of the probabilities of categories, whose logarithms must be finite."""
+"""Lower bound on the probabilities of categories, whose logarithms must be finite."""
 
 
 class RowTokens(NamedTuple):

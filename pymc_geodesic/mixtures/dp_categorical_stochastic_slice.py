@@ -29,7 +29,7 @@ from pymc_geodesic.runtime.streams import fill_normal, new_stream
 from pymc_geodesic.runtime.variates import fill_log_gamma
 
 SMALLEST_STATE = 1e-290
-"""Lower bound of the expanded mean, whose logarithm is stored."""
+"""Lower bound on the expanded mean, whose logarithm is stored."""
 
 
 @compiled

@@ -25,7 +25,7 @@ from pymc_geodesic.runtime.iterations import ConvergenceWarning
 from pymc_geodesic.sparse import SparseData
 
 MIN_KAPPA, MAX_KAPPA = 1e-2, 1e5
-"""Bounds of initial concentrations; the likelihood of a single point is unbounded in κ."""
+"""Bounds on initial concentrations; the likelihood of a single point is unbounded in κ."""
 
 
 def log_weights(sticks: Any) -> Any:

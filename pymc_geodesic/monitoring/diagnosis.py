@@ -42,7 +42,7 @@ class Diagnosis:
     value : float
         Its value in the chain.
     expected : float
-        Its value in a chain that samples the posterior, or a bound of it.
+        Its value in a chain that samples the posterior, or a bound on it.
     consequence : str
         Meaning for the draws; a clause without a period.
     remedy : str

@@ -124,11 +124,9 @@ class EffectScaleMonitor(DrawMonitor):
         if ratios[worst] <= SETTINGS.max_ratio:
             return None
         return Diagnosis(
-            quantity=(
-                f"ratio of the posterior standard deviation to the {SETTINGS.quantile:.0%} "
-                "quantile of the prior standard deviation"
-            ),
+            quantity="median posterior standard deviation of the group effects",
             value=float(ratios[worst]),
+            unit=f" times the {SETTINGS.quantile:.0%} posterior quantile of their scale",
             expected=SETTINGS.max_ratio,
             limit="at most ",
             coordinates=(self._columns[worst],),

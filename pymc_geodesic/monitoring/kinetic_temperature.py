@@ -1,4 +1,8 @@
-"""Monitor of the kinetic temperature of Langevin samplers with a momentum."""
+"""Monitor of the kinetic temperature of Langevin samplers with a momentum.
+
+The sample stat ``temperature`` is computed by `pymc_geodesic.integrators.position_temperature`, by
+Euler's method v·v/m.
+"""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class StationaritySettings:
         Error of a mean in standard deviations, or of a temperature, for which no warning is issued:
         10 %, as for the kinetic temperature. A convention, not chosen by a benchmark.
     false_alarm : float
-        Upper bound of the probability of a warning of a chain that samples the posterior, over all
+        Upper bound on the probability of a warning of a chain that samples the posterior, over all
         coordinates together. `benchmarks/detectors.py` has no false alarm in 20 runs of two chains,
         and reports all of 20 runs that are wrong.
     min_variance_share : float

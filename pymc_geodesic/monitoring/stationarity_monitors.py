@@ -357,7 +357,7 @@ def diagnose_whitened(
         unit=" posterior standard deviations",
         coordinates=concerned,
         n_coordinates=len(names),
-        consequence="the draws contradict their gradients",
+        consequence="the draws are inconsistent with their gradients",
         remedy=_MEAN_REMEDY,
         anchor="stationarity",
     )

@@ -41,7 +41,7 @@ ORDER_SHIFT = 16
 """Increase of the order at which Debye's expansion is used."""
 
 MAX_KAPPA = 1e8
-"""Upper bound of κ; the likelihood of identical points has no maximum."""
+"""Upper bound on κ; the likelihood of identical points has no maximum."""
 
 NEWTON_STEPS = 50
 

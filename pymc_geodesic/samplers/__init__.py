@@ -1,1 +1,1 @@
-"""Markov chains on a vector: kernel, gradient estimate, adaptation and monitor. No PyMC."""
+"""Markov chains on a vector: kernel, gradient estimator, adaptation and monitor. No PyMC."""

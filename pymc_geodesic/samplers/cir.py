@@ -18,7 +18,7 @@ import numpy as np
 
 from pymc_geodesic.adaptation.count_control_variates import CountControlVariates
 from pymc_geodesic.adaptation.count_noise import CIRChain, CIRParameters, CountNoiseAdaptation
-from pymc_geodesic.counts.count_estimate import CountEstimate, DescribeNegative, LikelihoodError
+from pymc_geodesic.counts.count_estimator import CountEstimator, DescribeNegative, LikelihoodError
 from pymc_geodesic.counts.layout import CountLayout
 from pymc_geodesic.counts.topic_counts import TopicCountEstimator
 from pymc_geodesic.counts.topic_run import (
@@ -181,7 +181,7 @@ class TopicSteps:
 
     Parameters
     ----------
-    estimate : TopicCountEstimator
+    estimator : TopicCountEstimator
     layout : CountLayout
         Layout of one variable, the topics.
     is_exact : bool
@@ -189,9 +189,9 @@ class TopicSteps:
     """
 
     def __init__(
-        self, estimate: TopicCountEstimator, layout: CountLayout, *, is_exact: bool
+        self, estimator: TopicCountEstimator, layout: CountLayout, *, is_exact: bool
     ) -> None:
-        self._estimate, self._is_exact = estimate, is_exact
+        self._estimator, self._is_exact = estimator, is_exact
         self._shape = int(layout.table[0, 2]), int(layout.table[0, 3])
         self.adds_counts_to_total = is_exact
         self._update: UpdateWords = update_words_exactly if is_exact else update_words_by_euler
@@ -202,7 +202,7 @@ class TopicSteps:
     ) -> tuple[int, dict[str, Any]]:
         """Run `pymc_geodesic.counts.topic_run.run_topics`; see `InnerSteps`."""
         run_topics(
-            self._estimate,
+            self._estimator,
             self._update,
             chain.log_state.reshape(self._shape),
             chain.prior.shape.reshape(self._shape),
@@ -252,7 +252,7 @@ class CIRSampler:
     Parameters
     ----------
     inner_steps : InnerSteps
-    estimate : CountEstimate
+    estimator : CountEstimator
     priors : Priors
     layout : CountLayout
     adaptation : CountNoiseAdaptation
@@ -268,12 +268,12 @@ class CIRSampler:
         State of the chain.
     """
 
-    ineligible = None
+    ineligibility = None
 
     def __init__(
         self,
         inner_steps: InnerSteps,
-        estimate: CountEstimate,
+        estimator: CountEstimator,
         priors: Priors,
         layout: CountLayout,
         adaptation: CountNoiseAdaptation,
@@ -281,7 +281,7 @@ class CIRSampler:
         n_steps: int,
         control_variates: CountControlVariates | None = None,
     ) -> None:
-        self.inner_steps, self._estimate = inner_steps, estimate
+        self.inner_steps, self._estimator = inner_steps, estimator
         self.priors, self.layout = priors, layout
         self.adaptation, self.control_variates = adaptation, control_variates
         self._n_steps = n_steps
@@ -328,7 +328,7 @@ class CIRSampler:
             adaptation.discard_noise()
             n_grad += adaptation.n_grad
         is_due = adaptation.is_due(chain.n, tune=tune)
-        minibatches = self._estimate.next_minibatches(max(self._n_steps, 2 if is_due else 1))
+        minibatches = self._estimator.next_minibatches(max(self._n_steps, 2 if is_due else 1))
         if chain.needs_totals:
             self._draw_totals(int(minibatches[0]))
             n_grad += adaptation.n_grad
@@ -359,7 +359,7 @@ class CIRSampler:
         chain = self.chain
         values = self.layout.values(chain.log_state)
         counts, exposures = np.empty(values.size), np.empty(values.size)
-        self._estimate.estimate(values, minibatch, chain.stream, counts, exposures)
+        self._estimator.estimate(values, minibatch, chain.stream, counts, exposures)
         for part, rows, width in self.layout.simplices():
             shapes = chain.prior.shape[part]
             if self.inner_steps.adds_counts_to_total:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gmc import Chains, Record
@@ -30,7 +30,7 @@ class HMCSampler:
     ----------
     adaptation : TrajectoryAdaptation
         Coordinates, step size and number of leapfrog steps.
-    estimate : GradientEstimate, optional
+    estimator : GradientEstimator, optional
         Gradient in the coordinates of the model, whose sample stats are reported.
     square_frames : sequence of (slice, int)
         Coordinates of each orthogonal n × n matrix, and n; see `_flip_columns`.
@@ -43,16 +43,16 @@ class HMCSampler:
         Random stream.
     """
 
-    ineligible = None
+    ineligibility = None
 
     def __init__(
         self,
         adaptation: TrajectoryAdaptation,
-        estimate: GradientEstimate | None = None,
+        estimator: GradientEstimator | None = None,
         *,
         square_frames: Sequence[tuple[slice, int]] = (),
     ) -> None:
-        self.adaptation, self._estimate = adaptation, estimate
+        self.adaptation, self._estimator = adaptation, estimator
         self._square_frames = square_frames
         size = adaptation.product.size
         # memory that the kernel writes to: no positions, one acceptance rate, lp and energy
@@ -137,7 +137,7 @@ class HMCSampler:
             "n_grad": n_grad,
             "lp": float(self._record.energies[0, 0]),
             "energy": float(self._record.energies[1, 0]),
-            **({} if self._estimate is None else self._estimate.stats()),
+            **({} if self._estimator is None else self._estimator.stats()),
         }
 
     def _flip_columns(self) -> int:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
@@ -48,7 +48,7 @@ class LangevinSampler:
     - Sample a subset S: in `draw`, the minibatches of `LangevinAdaptation.propose`, one for each
       inner step, with the step size ε, the friction C and the known noise V of the draw.
     - Gradient −∇Ũ of a minibatch, with the factor N / n: ``adaptation.logp_grad``, compiled by
-      `pymc_geodesic.steps.estimates.gradient_estimate`.
+      `pymc_geodesic.steps.estimators.gradient_estimator`.
     - For l = 1, …, L the steps A B O B A: in `draw`, ``dynamics.run``, which calls the kernel.
     - (xⁿ, vⁿ, ξⁿ) ← (x_L, v_L, ξ_L), no Metropolis–Hastings test: the kernel updates position and
       velocity in place.
@@ -60,7 +60,7 @@ class LangevinSampler:
     ----------
     dynamics : Dynamics
         Kernel, and its state in addition to the position: velocity, thermostats.
-    estimate : GradientEstimate
+    estimator : GradientEstimator
         Gradient estimate in the coordinates of the model.
     adaptation : LangevinAdaptation
     monitor : StationarityMonitor or None
@@ -76,19 +76,19 @@ class LangevinSampler:
     def __init__(
         self,
         dynamics: Dynamics,
-        estimate: GradientEstimate,
+        estimator: GradientEstimator,
         adaptation: LangevinAdaptation,
         monitor: StationarityMonitor | None,
     ) -> None:
-        self.dynamics, self.estimate = dynamics, estimate
+        self.dynamics, self.estimator = dynamics, estimator
         self.adaptation, self.monitor = adaptation, monitor
-        prepare(all_finite, evaluate, *((gmc, split_stream) if estimate.is_local else ()))
+        prepare(all_finite, evaluate, *((gmc, split_stream) if estimator.is_local else ()))
         self.initialize(np.zeros(2, dtype=np.uint64), 0, 0)
 
     @property
-    def ineligible(self) -> Ineligible | None:
+    def ineligibility(self) -> Ineligibility | None:
         """See `LangevinAdaptation`."""
-        return self.adaptation.ineligible
+        return self.adaptation.ineligibility
 
     @property
     def position(self) -> np.ndarray:
@@ -146,7 +146,7 @@ class LangevinSampler:
                 "n_grad": explored.n_grad,
                 "diverging": explored.diverging and chain.n > 1,
                 "noise_ratio": adaptation.noise_ratio,
-                **self.estimate.stats(),
+                **self.estimator.stats(),
             }
         # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
@@ -155,7 +155,7 @@ class LangevinSampler:
         if monitor is not None:
             n_grad += monitor.before_draw(chain.z, minibatches)
         before = chain.z.copy() if tune or chain.n == 0 else chain.z
-        # L inner steps A B O B A, in place; no Metropolis–Hastings test
+        # n_steps inner steps A B O B A, in place; no Metropolis–Hastings test
         temperatures, noise_clips = self.dynamics.run(
             adaptation.logp_grad,
             minibatches,
@@ -196,7 +196,7 @@ class LangevinSampler:
         if chain.n == 0:
             x = self.adaptation.to_position(before)
             for minibatch in proposal.minibatches:
-                gradient = self.estimate.gradient_at(x, int(minibatch))
+                gradient = self.estimator.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
                     raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
         if not tune:
@@ -222,7 +222,7 @@ class LangevinSampler:
             "configurational_temperature": math.nan if monitor is None else monitor.temperature,
             "whitened_gradient": math.nan if monitor is None else monitor.largest_gradient,
             "noise_ratio": self.adaptation.noise_ratio,
-            **self.estimate.stats(),
+            **self.estimator.stats(),
         }
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:

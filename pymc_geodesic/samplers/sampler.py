@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 
 
 class NotFiniteError(ArithmeticError):
@@ -38,7 +38,7 @@ class Sampler(Protocol):
     Attributes
     ----------
     adaptation
-        An object with the attributes ``needs_warm_up``, ``is_tuned`` and ``is_whitened``.
+        An object with the attributes ``needs_warm_up``, ``is_tuned`` and ``whitens``.
     state : dict
         State of the chain, including that of the adaptation; it determines all further draws.
     """
@@ -47,7 +47,7 @@ class Sampler(Protocol):
     state: dict[str, Any]
 
     @property
-    def ineligible(self) -> Ineligible | None:
+    def ineligibility(self) -> Ineligibility | None:
         """Reason why a Langevin sampler adapts without whitening; None otherwise."""
 
     @property

@@ -19,7 +19,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
@@ -47,11 +47,12 @@ class GMC(GeodesicStep):
         (x, v) \leftarrow \text{geodesic}(x, v, \varepsilon), \quad
         v \leftarrow v + \tfrac{\varepsilon}{2} \Lambda(x) \nabla \log \pi(x)
 
-    and accepts with probability min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the
-    posterior is the stationary distribution. On Euclidean variables this is Hamiltonian Monte
-    Carlo in coordinates z adapted during tuning, x = c + L z. If the posterior is nearly N(0, I) in
-    z, the Hamiltonian is split: the flow of N(0, I) is exact, and kicks are by the residual
-    r(z) = ∇log π(z) + z,
+    where Λ(x) is the orthogonal projection onto the tangent space at x and π the posterior density
+    with respect to the surface measure of the manifold, and accepts with probability
+    min(1, exp(−ΔH)), H = −log π(x) + v·v/2, so that the posterior is the stationary distribution.
+    On Euclidean variables this is Hamiltonian Monte Carlo, without U-turn criterion, in coordinates
+    z adapted during tuning, x = c + L z. If the posterior is nearly N(0, I) in z, the Hamiltonian
+    is split: the flow of N(0, I) is exact, and kicks are by the residual r(z) = ∇log π(z) + z,
 
     .. math::
 
@@ -67,8 +68,9 @@ class GMC(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float, optional
-        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
-        is in units of posterior standard deviations.
+        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging in
+        whitened coordinates, where 1 is one posterior standard deviation. A specified step size is
+        used as given, without whitening.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
@@ -86,12 +88,12 @@ class GMC(GeodesicStep):
         coordinates, and beyond that diagonal plus low rank, at most ten directions. An array
         is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the
         d variances; it is used as given, with the variables in the order of ``vars``. A variable
-        that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
-        coordinates of the model, as does a user-specified ``step_size``.
+        that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None uses
+        PyMC's unconstrained coordinates without whitening, as does a user-specified ``step_size``.
     minibatch : str, variable or sequence of them, optional
-        Only with ``local``, and not for minibatches: the observed variable, or all ``pm.Data``
-        containers, to whose rows the local variables belong. By default the rows of the observed
-        variables.
+        Observed variable, or all ``pm.Data`` containers, whose rows the variables in ``local``
+        belong to; by default the observed variables. Only with ``local``, and not for minibatches:
+        `GMC` uses all rows.
     local : variable, name or sequence of them, optional
         Variables with one value for each row of the observations, or of the data in ``minibatch``,
         or the dimension of the rows, for all variables that have it. Each draw first runs
@@ -124,8 +126,8 @@ class GMC(GeodesicStep):
 
     Notes
     -----
-    Every draw uses ε(1 + 0.1 U(−1, 1)) in adapted coordinates and ε(1 + 0.2 U(−1, 1)) in those of
-    the model, which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
+    Every draw uses ε(1 + 0.1 U(−1, 1)) in whitened coordinates and ε(1 + 0.2 U(−1, 1)) otherwise,
+    which breaks periodic orbits. With ``n_steps`` alone coordinates and step size are
     adapted, and the number of steps is not.
 
     The Hamiltonian is split if, at the end of a window of the tuning phase, the mean square of each
@@ -212,7 +214,7 @@ class GMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -241,6 +243,8 @@ class GMC(GeodesicStep):
             self.estimator,
             square_frames=[] if self.local else square_frames(self.variables, self.product),
         )
-        self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
+        self.monitors, self.diagnose_functions = trajectory_monitors(
+            self, self.sampler, target_accept
+        )
         if self.local:
             self._set_up_local_stats()

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pymc_geodesic.adaptation.langevin_parameters import UnderdampedRule
 from pymc_geodesic.arguments import (
     check_choice,
     check_count,
@@ -19,23 +18,15 @@ from pymc_geodesic.arguments import (
     checked_metric_or_covariance,
     plain_number,
 )
-from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
-from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimates import LocalArguments, gradient_estimate
+from pymc_geodesic.steps.estimators import LocalArguments
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
-    langevin_adaptation,
-    langevin_monitors,
-    minibatch_noise,
-    report_adaptation,
-    stationarity_monitor,
-    underdamped_annealing,
+    compose_geodesic_langevin,
     user_parameters,
 )
 from pymc_geodesic.steps.pymc_interface import (
@@ -51,7 +42,7 @@ from pymc_geodesic.steps.unused_arguments import (
 )
 
 FINAL_BIAS = 0.05
-"""Temperature bias by gradient noise, without a thermostat, at the end of annealing.
+"""Temperature bias due to gradient noise, without a thermostat, at the end of annealing.
 
 A thermostat compensates its mean over the coordinates of a variable, and not the differences.
 """
@@ -78,7 +69,7 @@ class gSGNHT(GeodesicStep):
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float or callable, optional
         Step size ε, or a schedule: a function of the index of the draw, such as `PolynomialDecay`.
-        Adapted by default; if it is specified, coordinates are not adapted.
+        Adapted by default; if it is specified, coordinates are not adapted (see Notes).
     learning_rate : float, optional
         γ, an alternative to ``step_size``: ε = sqrt(γ / N), N the number of rows of the data.
     friction : float, optional
@@ -108,8 +99,8 @@ class gSGNHT(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -119,10 +110,11 @@ class gSGNHT(GeodesicStep):
         gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
         the cost of an independent draw.
     tune_temperature : float, optional
-        Initial kinetic temperature of tuning, which is annealed to that of sampling. Coordinates
-        are not adapted if it is specified. High temperatures leave the mode in which a chain
-        starts; 1 does not. By default 11 if the gradients at the starting point show that it is far
-        from the posterior, and 1.5 otherwise; 101 with ``local``.
+        Initial kinetic temperature of tuning if coordinates are not adapted, which is annealed to
+        that of sampling; if it is specified, they are not. At a high temperature a chain usually
+        leaves the mode in which it starts, at 1 it usually stays. By default 11 if the gradients at
+        the starting point show that it is far from the posterior, and 1.5 otherwise; 101 with
+        ``local``.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional
@@ -140,12 +132,14 @@ class gSGNHT(GeodesicStep):
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
-        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
-        each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
-        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
-        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
-        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
+        Order of the minibatches. ``"shuffled"``: the rows are shuffled once and divided into
+        minibatches, each of which is used once per epoch. ``"independent"``: the same, but each
+        minibatch starts at an independent random row. ``"random"``: rows are drawn with
+        replacement. If gradient noise is subtracted, as by default, or compensated by a thermostat,
+        ``"shuffled"`` is replaced, because noise that sums to zero over an epoch lowers the
+        temperature: by ``"random"`` if noise is subtracted without control variates and an epoch
+        has fewer than 1,000 minibatches, otherwise by ``"independent"``. With local variables it is
+        not replaced.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.
@@ -188,11 +182,13 @@ class gSGNHT(GeodesicStep):
     By default the warm-up is that of `SGGMC`, with one thermostat for all Euclidean coordinates,
     which compensates the error of the measured noise.
 
-    Coordinates are not adapted if a parameter of the dynamics is specified, and in the other cases
-    of `SGGMC`. ``step.adaptation`` shows what is adapted. In these cases a thermostat keeps the
-    mean temperature over the coordinates of a variable at 1; coordinates with more gradient noise
-    than the mean have a higher temperature. The parameters that are not specified are adapted so
-    that the temperature bias without a thermostat would be 5 %.
+    *Coordinates are adapted* means that the warm-up determines a metric and, with minibatches,
+    control variates and the variance of the gradient noise. All three are turned off if a parameter
+    of the dynamics except ``n_steps`` is specified, and in the other cases of `SGGMC`;
+    ``step.adaptation`` shows what is adapted. Then a thermostat keeps the mean temperature over the
+    coordinates of a variable at 1; coordinates with more gradient noise than the mean have a higher
+    temperature. The parameters that are not specified are adapted so that the temperature bias
+    without a thermostat would be 5 %.
 
     With steps of length ε the mean of v·v/m along geodesics exceeds the temperature of the
     positions by the factor 1 / (1 − ε²λ/4), λ the mean curvature along the velocities. The
@@ -201,14 +197,14 @@ class gSGNHT(GeodesicStep):
     friction.
 
     Sample stats: ``step_size`` (ε, in posterior standard deviations if coordinates are adapted),
-    ``temperature`` (of the positions: v·v/m between the halves of a kick, averaged over inner steps
-    and variables), ``thermostat`` and ``friction`` (means of ξ and C), ``noise_clips`` (coordinates
-    whose known noise exceeds the noise of the dynamics), ``diverging`` (draw that is not finite; in
-    the warm-up also other discarded draws), ``n_grad`` (gradient evaluations), ``phase``
-    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
-    ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
-    with control variates over that without); with ``local`` also ``acceptance_rate`` (of the local
-    variables).
+    ``temperature`` (kinetic temperature, corrected for the step size as in `SGGMC`: (v·v + (ε/2)
+    v·∇log π) / m before a kick, averaged over inner steps and variables), ``thermostat`` and
+    ``friction`` (means of ξ and C), ``noise_clips`` (coordinates whose known noise exceeds the
+    noise of the dynamics), ``diverging`` (draw that is not finite; in the warm-up also other
+    discarded draws), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
+    ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
+    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
+    with ``local`` also ``acceptance_rate`` (of the local variables).
 
     References
     ----------
@@ -328,53 +324,21 @@ class gSGNHT(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        # ∇log π̃ of algorithm 2, in which the rows of a minibatch count N / n times
-        self.estimator = gradient_estimate(
-            self.model,
-            self.variables,
-            self.minibatches,
-            local=self.local,
-            local_arguments=local_arguments,
-            noise=minibatch_noise(
-                self,
-                whitens=whitens,
-                control_variates=order,
-                noise_is_known=gradient_noise is not None,
-                has_thermostats=True,
-            ),
-            with_value=whitens and self.minibatches.minibatch is None,
-            compile_kwargs=compile_kwargs,
-        )
-        self.adaptation = langevin_adaptation(
-            self.estimator,
-            self.product,
+        compose_geodesic_langevin(
+            self,
+            # runs kernels/gsgnht.py
+            GeodesicNoseHoover(SPLITTINGS[splitting], plain_number(thermostat_inertia)),
             parameters,
             whitens=whitens,
             metric=metric,
-            angles=angles_of(self.variables),
             control_variates=order,
-            rule=UnderdampedRule(),
-            annealing=underdamped_annealing(
-                self.estimator,
-                self.product,
-                noise_is_known=gradient_noise is not None,
-                tune_temperature=tune_temperature,
-                final_bias=FINAL_BIAS,
-                n_steps=n_steps,
-            ),
             gradient_noise=gradient_noise,
+            has_thermostats=True,
             tune_temperature=tune_temperature,
+            final_bias=FINAL_BIAS,
             n_steps=n_steps,
+            local_arguments=local_arguments,
+            compile_kwargs=compile_kwargs,
         )
-        self.sampler = LangevinSampler(
-            # runs kernels/gsgnht.py
-            GeodesicNoseHoover(SPLITTINGS[splitting], plain_number(thermostat_inertia)),
-            self.estimator,
-            self.adaptation,
-            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
-        )
-        temperature = TemperatureMonitor(self.adaptation.product.dims)
-        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
-        report_adaptation(self, self.adaptation)
         if self.local:
             self._set_up_local_stats()

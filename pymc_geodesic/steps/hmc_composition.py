@@ -18,7 +18,7 @@ from pymc_geodesic.densities.group_effects import GroupEffects, find_effects
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
@@ -42,23 +42,23 @@ TRAJECTORY_STATS: dict[str, tuple[Any, list[int] | None]] = {
 """Types and shapes of the sample stats."""
 
 
-def check_exact(name: str, estimate: GradientEstimate) -> None:
+def check_exact(name: str, estimator: GradientEstimator) -> None:
     """Check that gradient and log-density use each row of the data exactly once.
 
     Parameters
     ----------
     name : str
         Name of the step.
-    estimate : GradientEstimate
+    estimator : GradientEstimator
 
     Raises
     ------
     ValueError
         If they are estimated from a minibatch, or weight the rows.
     """
-    if estimate.is_exact:
+    if estimator.is_exact:
         return
-    if not estimate.is_local:
+    if not estimator.is_local:
         message = (
             f"the model has a pm.Minibatch, but the Metropolis correction of {name} needs the "
             "log-density of all data. Write the model with all rows, or use SGGMC or gSGNHT"
@@ -66,7 +66,7 @@ def check_exact(name: str, estimate: GradientEstimate) -> None:
     else:
         message = (
             f"the Metropolis correction of {name} needs each row exactly once, but the observed "
-            f"variables have total_size={estimate.total_size} for {estimate.source.n_rows} rows. "
+            f"variables have total_size={estimator.total_size} for {estimator.source.n_rows} rows. "
             "Omit total_size=, or use SGGMC or gSGNHT"
         )
     raise ValueError(see(message, "exact"))
@@ -101,7 +101,7 @@ def hierarchy(
 
 
 def trajectory_adaptation(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     *,
     step_size: float | None,
@@ -120,7 +120,7 @@ def trajectory_adaptation(
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
         Gradient and log-density.
     product : Product
     initial_step_size : InitialStepSize
@@ -140,7 +140,7 @@ def trajectory_adaptation(
     if effects is not None:
         entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
         centering = PartialCentering(
-            estimate.logp_grad,
+            estimator.logp_grad,
             effects.prior,
             product.size,
             np.concatenate(entries),
@@ -156,24 +156,24 @@ def trajectory_adaptation(
             is_near_normal=True,
         )
         return SparseTrajectories(SparseMetric(effects, centering), inner)
-    if metric is not None and step_size is None and not estimate.is_local:
+    if metric is not None and step_size is None and not estimator.is_local:
         check_metric_has_coordinates(metric, product)
         parts = curved_variables(product)
         return WhitenedTrajectories(
             AdaptedGradient(
-                product.size, [part.stop - part.start for part, _ in parts], estimate.logp_grad
+                product.size, [part.stop - part.start for part, _ in parts], estimator.logp_grad
             ),
             product,
             target_accept=target_accept,
             metric=metric,
             angles=angles,
             n_steps=n_steps,
-            can_reuse_gradient=not estimate.depends_on_others,
+            can_reuse_gradient=not estimator.depends_on_others,
             may_split=may_split,
         )
     dims = [m.dim for _, m, _ in product.components if m.is_compact]
     return StepSizeAdaptation(
-        estimate,
+        estimator,
         product,
         step_size=step_size,
         n_steps=n_steps or DEFAULT_STEPS,
@@ -203,19 +203,19 @@ def square_frames(
 def trajectory_monitors(
     step: GeodesicStep, sampler: HMCSampler, target_accept: float
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
-    """Create the monitors, and list the diagnoses in the order in which they are reported."""
+    """Create the monitors, and list the diagnose functions in the order of their reports."""
     acceptance = AcceptanceMonitor(target_accept)
     remedy = (
         "Omit step_size and n_steps if they are set, so that they are adapted; otherwise take more "
         "draws."
     )
     frames = [v.name for v in step.variables if isinstance(v.manifold, Stiefel)]
-    if frames and sampler.adaptation.is_whitened:
+    if frames and sampler.adaptation.whitens:
         names = ", ".join(f"{name!r}: pg.manifolds.Euclidean" for name in frames)
         remedy = f"Take more draws, or use manifolds={{{names}}}, which whitens frames."
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables), remedy=remedy)
     monitors: list[DrawMonitor] = [acceptance, size]
-    diagnoses: list[Diagnose] = [
+    diagnose_functions: list[Diagnose] = [
         acceptance.diagnosis,
         lambda _: funnel_diagnosis(step, sampler.adaptation.funnel()),
         size.diagnosis,
@@ -224,5 +224,5 @@ def trajectory_monitors(
         scales = effect_scale_monitor(step)
         if scales is not None:
             monitors.append(scales)
-            diagnoses.insert(2, scales.diagnosis)
-    return monitors, diagnoses
+            diagnose_functions.insert(2, scales.diagnosis)
+    return monitors, diagnose_functions

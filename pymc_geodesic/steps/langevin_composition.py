@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,14 +16,14 @@ from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealingRule,
     UnderdampedAnnealing,
 )
-from pymc_geodesic.adaptation.eligibility import Ineligible, adapted_gradient
+from pymc_geodesic.adaptation.eligibility import Ineligibility, adapted_gradient
 from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
     UserParameters,
     noise_by_coordinate,
 )
-from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.langevin_parameters import ParameterRule, UnderdampedRule
 from pymc_geodesic.adaptation.minibatch_cost import minibatch_cost
 from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
 from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
@@ -38,7 +38,7 @@ from pymc_geodesic.arguments import (
 )
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
@@ -49,9 +49,11 @@ from pymc_geodesic.monitoring.stationarity_monitors import (
     FixedParameterMonitor,
     StationarityMonitor,
 )
+from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
+from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
@@ -153,7 +155,7 @@ def minibatch_noise(
 
 
 def whitened_adaptation(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     *,
     whitens: bool,
@@ -162,12 +164,12 @@ def whitened_adaptation(
     control_variates: str | int,
     rule: ParameterRule,
     n_steps: int | None,
-) -> WhitenedAdaptation | Ineligible:
+) -> WhitenedAdaptation | Ineligibility:
     """Create the adaptation in whitened coordinates, or return the reason why there is none.
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     whitens : bool
         Whether the arguments of the step allow coordinates to be adapted.
@@ -184,12 +186,12 @@ def whitened_adaptation(
         If ``metric`` or ``control_variates`` has no effect.
     """
     if not whitens:
-        return Ineligible(
+        return Ineligibility(
             "coordinates are not adapted with user-specified arguments or local variables"
         )
     assert metric is not None
-    gradient = adapted_gradient(estimate, product, control_variates=control_variates)
-    if isinstance(gradient, Ineligible):
+    gradient = adapted_gradient(estimator, product, control_variates=control_variates)
+    if isinstance(gradient, Ineligibility):
         check_eligible_arguments(gradient, metric=metric, control_variates=control_variates)
         return gradient
     check_metric_has_coordinates(metric, product)
@@ -214,14 +216,14 @@ def whitened_adaptation(
     return WhitenedAdaptation(
         gradient,
         product,
-        estimate,
+        estimator,
         HMCSampler(trajectories),
         trajectories,
         rule,
         order=control_variates,
         n_steps=n_steps,
         cost=minibatch_cost(
-            estimate,
+            estimator,
             [part.stop - part.start for part in product.slices.values()],
             rule=rule,
             control_variates=control_variates,
@@ -230,7 +232,7 @@ def whitened_adaptation(
 
 
 def langevin_adaptation(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     parameters: UserParameters,
     *,
@@ -253,7 +255,7 @@ def langevin_adaptation(
 
     Parameters
     ----------
-    estimate : GradientEstimate
+    estimator : GradientEstimator
     product : Product
     parameters : UserParameters
     whitens : bool
@@ -265,7 +267,7 @@ def langevin_adaptation(
     annealing : (AnnealingRule, AnnealedMeasurements)
         Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
-        Upper bound of (γ + ξ)/γ during annealing, at temperatures above 1.
+        Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -275,7 +277,7 @@ def langevin_adaptation(
         If an argument has no effect, or ``gradient_noise`` has the wrong size.
     """
     whitened = whitened_adaptation(
-        estimate,
+        estimator,
         product,
         whitens=whitens,
         metric=metric,
@@ -287,69 +289,33 @@ def langevin_adaptation(
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
     check_minibatch_arguments(
-        has_minibatches=not estimate.source.has_all_rows,
+        has_minibatches=not estimator.source.has_all_rows,
         learning_rate=parameters.learning_rate,
         tune_temperature=tune_temperature,
         noise_is_known=gradient_noise is not None,
     )
-    by_rows = estimate.compile_noise() if isinstance(gradient_noise, str) else None
+    by_rows = estimator.compile_noise() if isinstance(gradient_noise, str) else None
     known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(
-            estimate, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
+            estimator, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
         )
     return TemperatureAnnealing(
-        estimate,
+        estimator,
         product,
         *annealing,
         parameters,
         known_noise,
         noise_is_known=gradient_noise is not None,
         n_steps=n_steps or DEFAULT_STEPS,
-        fixed_initial_temperature=tune_temperature is not None or estimate.is_local,
+        fixed_initial_temperature=tune_temperature is not None or estimator.is_local,
         max_annealed_thermostat=max_annealed_thermostat,
-        ineligible=whitened,
+        ineligibility=whitened,
     )
-
-
-def underdamped_annealing(
-    estimate: GradientEstimate,
-    product: Product,
-    *,
-    noise_is_known: bool,
-    tune_temperature: float | None,
-    final_bias: float,
-    n_steps: int | None,
-) -> tuple[UnderdampedAnnealing, AnnealedMeasurements]:
-    """Create the rule for step size and friction of SGGMC and gSGNHT, and its measurements.
-
-    Parameters
-    ----------
-    estimate : GradientEstimate
-    product : Product
-    noise_is_known : bool
-        Whether the variance of the gradient estimate is user-specified.
-    final_bias : float
-        Bias of the kinetic temperature by gradient noise at the end of annealing.
-    tune_temperature, n_steps
-        See `pymc_geodesic.SGGMC`.
-    """
-    is_local = estimate.is_local
-    initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
-    measured = AnnealedMeasurements(
-        len(product.dims),
-        initial_bias=initial_bias if tune_temperature is None else tune_temperature - 1.0,
-        final_bias=FINAL_BIAS_OF_KNOWN_NOISE if noise_is_known else final_bias,
-        min_curvature=max(
-            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
-        ),
-    )
-    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
-    return UnderdampedAnnealing(repeats=repeats), measured
 
 
 def stationarity_monitor(
-    estimate: GradientEstimate,
+    estimator: GradientEstimator,
     product: Product,
     adaptation: LangevinAdaptation,
     *,
@@ -362,30 +328,30 @@ def stationarity_monitor(
     """
     if isinstance(adaptation, WhitenedAdaptation):
         return adaptation.monitor()
-    if estimate.is_local or product.size > MAX_MONITORED_COORDINATES:
+    if estimator.is_local or product.size > MAX_MONITORED_COORDINATES:
         return None
-    return FixedParameterMonitor(product, estimate.gradient_at, n_steps or DEFAULT_STEPS)
+    return FixedParameterMonitor(product, estimator.gradient_at, n_steps or DEFAULT_STEPS)
 
 
 def langevin_monitors(
     step: GeodesicStep, sampler: LangevinSampler, temperature: TemperatureMonitor | None = None
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
-    """Create the monitors, and list the diagnoses in the order in which they are reported."""
+    """Create the monitors, and list the diagnose functions in the order of their reports."""
     adaptation = sampler.adaptation
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
-    diagnoses: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
+    diagnose_functions: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
     scales = effect_scale_monitor(step)
     if scales is not None:
         monitors.append(scales)
-        diagnoses.insert(0, scales.diagnosis)
-    if not adaptation.is_whitened:
-        return monitors, [*diagnoses, size.diagnosis, sampler.diagnosis]
+        diagnose_functions.insert(0, scales.diagnosis)
+    if not adaptation.whitens:
+        return monitors, [*diagnose_functions, size.diagnosis, sampler.diagnosis]
 
     def funnel(names: Sequence[str]) -> Diagnosis | None:
         return funnel_diagnosis(step, adaptation.funnel())
 
-    return monitors, [funnel, *diagnoses, sampler.diagnosis, size.diagnosis]
+    return monitors, [funnel, *diagnose_functions, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
@@ -404,8 +370,93 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
             _log.warning(see(message, "minibatches-or-all-rows"))
         return
     message = f"{source} {adaptation!r}"
-    ineligible = adaptation.ineligible
-    if ineligible is not None and (ineligible.largest_batch or ineligible.needs_all_rows):
+    ineligibility = adaptation.ineligibility
+    if ineligibility is not None and (ineligibility.largest_batch or ineligibility.needs_all_rows):
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)
+
+
+def compose_geodesic_langevin(
+    step: GeodesicStep,
+    dynamics: Dynamics,
+    parameters: UserParameters,
+    *,
+    whitens: bool,
+    metric: str | np.ndarray | None,
+    control_variates: str | int,
+    gradient_noise: ArrayLike | str | None,
+    has_thermostats: bool,
+    tune_temperature: float | None,
+    final_bias: float,
+    n_steps: int | None,
+    local_arguments: LocalArguments,
+    compile_kwargs: Mapping[str, Any] | None,
+) -> None:
+    """Set the parts of a step method with geodesic Langevin dynamics, SGGMC or gSGNHT.
+
+    Parameters
+    ----------
+    step : GeodesicStep
+        Receives ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and
+        ``diagnose_functions``.
+    dynamics : Dynamics
+    parameters : UserParameters
+    whitens : bool
+        Whether the arguments of the step allow coordinates to be adapted.
+    has_thermostats : bool
+        Whether thermostats compensate noise of unknown variance.
+    final_bias : float
+        Temperature bias due to gradient noise at the end of annealing.
+    local_arguments : LocalArguments
+    metric, control_variates, gradient_noise, tune_temperature, n_steps, compile_kwargs
+        See `pymc_geodesic.SGGMC`.
+    """
+    noise_is_known = gradient_noise is not None
+    # ∇log π̃ of the algorithms, in which the rows of a minibatch count N / n times
+    step.estimator = estimator = gradient_estimator(
+        step.model,
+        step.variables,
+        step.minibatches,
+        local=step.local,
+        local_arguments=local_arguments,
+        noise=minibatch_noise(
+            step,
+            whitens=whitens,
+            control_variates=control_variates,
+            noise_is_known=noise_is_known,
+            has_thermostats=has_thermostats,
+        ),
+        with_value=whitens and step.minibatches.minibatch is None,
+        compile_kwargs=compile_kwargs,
+    )
+    product, is_local = step.product, estimator.is_local
+    initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
+    measured = AnnealedMeasurements(
+        len(product.dims),
+        initial_bias=initial_bias if tune_temperature is None else tune_temperature - 1.0,
+        final_bias=FINAL_BIAS_OF_KNOWN_NOISE if noise_is_known else final_bias,
+        min_curvature=max(
+            (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
+        ),
+    )
+    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
+    step.adaptation = adaptation = langevin_adaptation(
+        estimator,
+        product,
+        parameters,
+        whitens=whitens,
+        metric=metric,
+        angles=angles_of(step.variables),
+        control_variates=control_variates,
+        rule=UnderdampedRule(),
+        annealing=(UnderdampedAnnealing(repeats=repeats), measured),
+        gradient_noise=gradient_noise,
+        tune_temperature=tune_temperature,
+        n_steps=n_steps,
+    )
+    monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
+    step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)
+    temperature = TemperatureMonitor(adaptation.product.dims)
+    step.monitors, step.diagnose_functions = langevin_monitors(step, sampler, temperature)
+    report_adaptation(step, adaptation)

@@ -17,8 +17,8 @@ from pymc_geodesic.arguments import (
     check_positive,
     plain_number,
 )
-from pymc_geodesic.counts.count_estimate import CountEstimate
-from pymc_geodesic.counts.gradient_counts import CountEstimator, likelihood_density
+from pymc_geodesic.counts.count_estimator import CountEstimator
+from pymc_geodesic.counts.gradient_counts import GradientCountEstimator, likelihood_density
 from pymc_geodesic.counts.layout import CountLayout, layout_table
 from pymc_geodesic.counts.model_checks import LikelihoodChecks
 from pymc_geodesic.counts.priors import ConjugatePriors, variables_of_families
@@ -84,9 +84,10 @@ class SCIR(GeodesicStep):
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
-        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
-        each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement.
+        Order of the minibatches. ``"shuffled"``: the rows are shuffled once and divided into
+        minibatches, each of which is used once per epoch. ``"independent"``: the same, but each
+        minibatch starts at an independent random row. ``"random"``: rows are drawn with
+        replacement.
     local : variable, name or sequence of them, optional
         Topic proportions of the documents of a minibatch, ``["theta"]`` in a model such as
         `pymc_geodesic.topics.lda`. The counts of words in topics are then averages over collapsed
@@ -208,7 +209,7 @@ class SCIR(GeodesicStep):
         ("step_size", ".1e", "Step size"),
         ("variance_inflation", ".3f", "Inflation"),
     )
-    estimator: CountEstimate
+    estimator: CountEstimator
     sampler: CIRSampler
 
     def __init__(
@@ -276,7 +277,7 @@ class SCIR(GeodesicStep):
             density = likelihood_density(
                 self.model, self.variables, source, self.minibatches.total_size
             )
-            self.estimator = counts = CountEstimator(density, compile_kwargs=compile_kwargs)
+            self.estimator = counts = GradientCountEstimator(density, compile_kwargs=compile_kwargs)
         priors = ConjugatePriors(self.model, self.variables, self.estimator.source.names)
         checks = LikelihoodChecks(
             name, self.model, self.variables, self.estimator, layout, allows_negative=False
@@ -312,4 +313,4 @@ class SCIR(GeodesicStep):
             control_variates=variates,
         )
         inflation = InflationMonitor()
-        self.monitors, self.diagnoses = [inflation], [inflation.diagnosis]
+        self.monitors, self.diagnose_functions = [inflation], [inflation.diagnosis]

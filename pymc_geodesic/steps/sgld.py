@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
 from pymc_geodesic.arguments import (
@@ -27,7 +27,7 @@ from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.dynamics import OverdampedLangevin
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_monitors,
@@ -99,8 +99,8 @@ class SGLD(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -126,12 +126,14 @@ class SGLD(GeodesicStep):
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
-        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
-        each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
-        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
-        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
-        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
+        Order of the minibatches. ``"shuffled"``: the rows are shuffled once and divided into
+        minibatches, each of which is used once per epoch. ``"independent"``: the same, but each
+        minibatch starts at an independent random row. ``"random"``: rows are drawn with
+        replacement. If gradient noise is subtracted, as by default, or compensated by a thermostat,
+        ``"shuffled"`` is replaced, because noise that sums to zero over an epoch lowers the
+        temperature: by ``"random"`` if noise is subtracted without control variates and an epoch
+        has fewer than 1,000 minibatches, otherwise by ``"independent"``. With local variables it is
+        not replaced.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.
@@ -248,7 +250,7 @@ class SGLD(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -267,25 +269,25 @@ class SGLD(GeodesicStep):
             n_steps=n_steps,
         )
         self.adaptation: LangevinAdaptation
-        if isinstance(whitened, Ineligible):
+        if isinstance(whitened, Ineligibility):
             self.adaptation = OverdampedAnnealing(
                 self.estimator,
                 self.product,
                 step_size=plain_number(step_size),
                 n_steps=n_steps or DEFAULT_STEPS,
-                ineligible=whitened,
+                ineligibility=whitened,
             )
         else:
             self.adaptation = whitened
         self.sampler = LangevinSampler(
             OverdampedLangevin(  # runs kernels/sgld.py
-                averaged=self.adaptation.is_whitened, adagrad=preconditioner is not None
+                averaged=self.adaptation.whitens, adagrad=preconditioner is not None
             ),
             self.estimator,
             self.adaptation,
             stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
         )
-        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler)
+        self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler)
         report_adaptation(self, self.adaptation)
 
 

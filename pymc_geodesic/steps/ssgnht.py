@@ -27,7 +27,7 @@ from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.samplers.dynamics import Dynamics, EulerNoseHoover, GeodesicNoseHoover
 from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     langevin_adaptation,
@@ -50,14 +50,14 @@ from pymc_geodesic.steps.unused_arguments import (
 )
 
 FINAL_BIAS = 0.05
-"""Temperature bias by gradient noise, without a thermostat, at the end of annealing."""
+"""Temperature bias due to gradient noise, without a thermostat, at the end of annealing."""
 
 MAX_NOISE = 0.5
-"""Upper bound of h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
+"""Upper bound on h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
 with a bound of 1 a standard deviation was 8 % too large."""
 
 MAX_ANNEALED_THERMOSTAT = 1.0
-"""Upper bound of (A + ξ)/A during annealing: more friction would slow convergence."""
+"""Upper bound on (A + ξ)/A during annealing: more friction would slow convergence."""
 
 
 class SSGNHT(GeodesicStep):
@@ -108,8 +108,8 @@ class SSGNHT(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -119,10 +119,10 @@ class SSGNHT(GeodesicStep):
         gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
         the cost of an independent draw.
     tune_temperature : float, optional
-        Initial kinetic temperature of tuning, which is annealed to that of sampling. Coordinates
-        are not adapted if it is specified. High temperatures leave the mode in which a chain
-        starts; 1 does not. By default 151 if the gradients at the starting point
-        show that it is far from the posterior, and 1.5 otherwise.
+        Initial kinetic temperature of tuning if coordinates are not adapted, which is annealed to
+        that of sampling; if it is specified, they are not. At a high temperature a chain usually
+        leaves the mode in which it starts, at 1 it usually stays. By default 151 if the gradients
+        at the starting point show that it is far from the posterior, and 1.5 otherwise.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional
@@ -140,12 +140,14 @@ class SSGNHT(GeodesicStep):
     total_size : int, optional
         Number of rows N of the full data, if it differs from the number of rows in memory.
     minibatch_order : {"shuffled", "independent", "random"}
-        Order of the minibatches. ``"shuffled"``: consecutive blocks of rows that are shuffled once,
-        each block once per epoch. ``"independent"``: such blocks at independent random positions.
-        ``"random"``: random rows with replacement. If gradient noise is subtracted or compensated
-        by a thermostat, except with local variables, ``"shuffled"`` is replaced, because noise that
-        sums to zero over an epoch lowers the temperature: by ``"random"`` for data with fewer than
-        1,000 blocks and subtraction without control variates, otherwise by ``"independent"``.
+        Order of the minibatches. ``"shuffled"``: the rows are shuffled once and divided into
+        minibatches, each of which is used once per epoch. ``"independent"``: the same, but each
+        minibatch starts at an independent random row. ``"random"``: rows are drawn with
+        replacement. If gradient noise is subtracted, as by default, or compensated by a thermostat,
+        ``"shuffled"`` is replaced, because noise that sums to zero over an epoch lowers the
+        temperature: by ``"random"`` if noise is subtracted without control variates and an epoch
+        has fewer than 1,000 minibatches, otherwise by ``"independent"``. With local variables it is
+        not replaced.
     draws_per_block : int, optional
         Number of draws with minibatches from the first block of ``batches``; for other blocks in
         proportion to their numbers of rows. One pass over each block by default.
@@ -169,7 +171,7 @@ class SSGNHT(GeodesicStep):
     The thermostat keeps the kinetic temperature v·v/m at 1, but with Euler's method the variance of
     the positions is 1 − ξh/2 times that of the posterior. A warning is issued if this error exceeds
     10 %; the adapted parameters have Ah = 0.05. The splitting has no such error, and its sample
-    stat ``temperature`` is that of the positions.
+    stat ``temperature`` is that of `gSGNHT`.
 
     Gradient noise of variance V raises ξ by hV/2. Along coordinates where V differs from the mean,
     Euler's method has a temperature bias of h(V − mean)/(2A); the adapted parameters keep it below
@@ -180,11 +182,12 @@ class SSGNHT(GeodesicStep):
     warning is issued.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
-    ``temperature`` (v·v/m averaged over inner steps and variables), ``thermostat`` and
-    ``diffusion`` (means of ξ and A), ``diverging`` (draw that is not finite; in the warm-up also
-    other discarded draws), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"``
-    or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
-    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without).
+    ``temperature`` (kinetic temperature; with Euler's method v·v/m, averaged over inner steps and
+    variables), ``thermostat`` and ``diffusion`` (means of ξ and A), ``diverging`` (draw that is not
+    finite; in the warm-up also other discarded draws), ``n_grad`` (gradient evaluations), ``phase``
+    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
+    ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
+    with control variates over that without).
 
     References
     ----------
@@ -284,7 +287,7 @@ class SSGNHT(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model,
             self.variables,
             self.minibatches,
@@ -323,7 +326,7 @@ class SSGNHT(GeodesicStep):
             n_steps=n_steps,
         )
         dynamics: Dynamics
-        if self.adaptation.is_whitened:
+        if self.adaptation.whitens:
             dynamics = GeodesicNoseHoover(EXACT)  # runs kernels/gsgnht.py
         else:
             dynamics = EulerNoseHoover(  # runs kernels/ssgnht.py
@@ -339,7 +342,7 @@ class SSGNHT(GeodesicStep):
             self.adaptation.product.dims,
             arguments="step_size and diffusion",
             friction_name="diffusion",
-            by_euler=not self.adaptation.is_whitened,
+            by_euler=not self.adaptation.whitens,
         )
-        self.monitors, self.diagnoses = langevin_monitors(self, self.sampler, temperature)
+        self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler, temperature)
         report_adaptation(self, self.adaptation)

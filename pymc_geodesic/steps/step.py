@@ -18,12 +18,12 @@ from rich.table import Column
 
 from pymc_geodesic.adaptation.eligibility import minibatch_remedy
 from pymc_geodesic.arguments import check_compile_kwargs
-from pymc_geodesic.counts.count_estimate import LikelihoodError
+from pymc_geodesic.counts.count_estimator import LikelihoodError
 from pymc_geodesic.densities.centered_effects import with_centered_effects
 from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.named_axes import without_named_axes
 from pymc_geodesic.densities.variables import manifold_variables, product_of
-from pymc_geodesic.gradients.estimate import Estimate
+from pymc_geodesic.gradients.estimator import Estimator
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
@@ -124,7 +124,7 @@ class GeodesicStepState(StepMethodState):
     monitor_states : list of dict
         Running sums of the monitors.
     estimate_state : dict
-        State of the minibatch order, and of adapted parts of the estimate.
+        State of the minibatch order, and of adapted parts of the estimator.
     """
 
     manifold_names: list[str] = field(metadata={"frozen": True})
@@ -138,8 +138,8 @@ class GeodesicStepState(StepMethodState):
 class GeodesicStep(BlockedStep):
     """Abstract base class of the step methods.
 
-    A subclass sets ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and ``diagnoses`` in
-    its constructor and overrides no method. `pymc.sample` calls
+    A subclass sets ``estimator``, ``adaptation``, ``sampler``, ``monitors`` and
+    ``diagnose_functions`` in its constructor and overrides no method. `pymc.sample` calls
 
     - `vars`, before any chain;
     - ``__getstate__`` and ``__setstate__``, to send the step to the worker process of each chain,
@@ -182,7 +182,7 @@ class GeodesicStep(BlockedStep):
     rows : ModelRows or None
         The data whose rows are found in the model; None if all rows are used, or if data
         containers are named.
-    estimator : Estimate
+    estimator : Estimator
         Gradient or counts, estimated from minibatches.
     adaptation
         Adaptation of the sampler; its ``repr`` shows what is adapted.
@@ -190,7 +190,7 @@ class GeodesicStep(BlockedStep):
         A Markov chain on a vector.
     monitors : sequence of DrawMonitor
         Monitors of the draws after the warm-up.
-    diagnoses : sequence of callable
+    diagnose_functions : sequence of callable
         Functions of the coordinate names that return a diagnosis or None. The first diagnosis that
         is not None is the warning of a chain.
     """
@@ -201,11 +201,11 @@ class GeodesicStep(BlockedStep):
     _progress_stats: ClassVar[Progress] = ()
     __signature__: ClassVar[inspect.Signature]
 
-    estimator: Estimate
+    estimator: Estimator
     adaptation: Any
     sampler: Sampler
     monitors: Sequence[DrawMonitor]
-    diagnoses: Sequence[Diagnose]
+    diagnose_functions: Sequence[Diagnose]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Set the signature to that of the constructor, which PyMC's ``__new__`` would hide."""
@@ -417,7 +417,7 @@ class GeodesicStep(BlockedStep):
             return
         if adaptation.is_tuned:
             check_burn_in(name, self.model, self.variables, point)
-        elif adaptation.is_whitened:
+        elif adaptation.whitens:
             raise untuned_error(name)
 
     def _monitor(self, position: np.ndarray, stats: dict[str, Any]) -> SamplerWarning | None:
@@ -432,7 +432,7 @@ class GeodesicStep(BlockedStep):
             monitor.observe(position, stats)
         if self.draw >= self._n_tune + self._n_draws - 1:
             names = [name for variable in self.variables for name in variable.coordinate_names]
-            for diagnose in self.diagnoses:
+            for diagnose in self.diagnose_functions:
                 diagnosis = diagnose(names)
                 if diagnosis is not None:
                     return self._warning(diagnosis)
@@ -445,7 +445,7 @@ class GeodesicStep(BlockedStep):
     def _warning(self, diagnosis: Diagnosis) -> SamplerWarning:
         sampled = ", ".join(variable.name for variable in self.variables)
         source = f"{type(self).__name__}[{sampled}]"
-        message = diagnosis.message(source, minibatch_remedy(self.sampler.ineligible))
+        message = diagnosis.message(source, minibatch_remedy(self.sampler.ineligibility))
         return SamplerWarning(WarningType.BAD_PARAMS, message, "warn")
 
     def _divergence_error(self, error: NotFiniteError, point: PointType) -> SamplingError:
@@ -542,7 +542,7 @@ class GeodesicStep(BlockedStep):
 
     @property
     def estimate_state(self) -> dict[str, Any]:
-        """State of the minibatch order, and of adapted parts of the estimate."""
+        """State of the minibatch order, and of adapted parts of the estimator."""
         return self.estimator.state
 
     @estimate_state.setter

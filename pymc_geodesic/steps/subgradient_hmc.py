@@ -17,7 +17,7 @@ from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.manifolds import Euclidean
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
 from pymc_geodesic.samplers.hmc import HMCSampler
-from pymc_geodesic.steps.estimates import gradient_estimate
+from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.hmc_composition import (
     TRAJECTORY_STATS,
     check_exact,
@@ -54,8 +54,9 @@ class SubgradientHMC(GeodesicStep):
     vars : sequence of variables or names, optional
         Variables to sample, or their names. All continuous free variables by default.
     step_size : float, optional
-        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging and
-        is in units of posterior standard deviations.
+        Step size of the leapfrog integrator, a time. By default it is adapted by dual averaging in
+        whitened coordinates, where 1 is one posterior standard deviation. A specified step size is
+        used as given, without whitening.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
         40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
@@ -70,8 +71,8 @@ class SubgradientHMC(GeodesicStep):
         array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
         or the d variances; it is used as given, with the variables in the order of ``vars``. A
         variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model, as does any user-specified parameter of the dynamics
-        except ``n_steps``.
+        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
+        any user-specified parameter of the dynamics except ``n_steps``.
     model : pymc.Model, optional
         The model of the context by default.
     rng : RandomGenerator, optional
@@ -151,7 +152,7 @@ class SubgradientHMC(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.estimator = gradient_estimate(
+        self.estimator = gradient_estimator(
             self.model, self.variables, minibatches, with_value=True, compile_kwargs=compile_kwargs
         )
         check_exact("SubgradientHMC", self.estimator)
@@ -167,4 +168,6 @@ class SubgradientHMC(GeodesicStep):
             may_split=False,
         )
         self.sampler = HMCSampler(self.adaptation, self.estimator)
-        self.monitors, self.diagnoses = trajectory_monitors(self, self.sampler, target_accept)
+        self.monitors, self.diagnose_functions = trajectory_monitors(
+            self, self.sampler, target_accept
+        )

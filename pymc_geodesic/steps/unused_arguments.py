@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.eligibility import Ineligible
+from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.arguments import listed
 from pymc_geodesic.manifolds import Product
 
@@ -134,13 +134,13 @@ def check_metric_has_coordinates(metric: str | np.ndarray | None, product: Produ
 
 
 def check_eligible_arguments(
-    ineligible: Ineligible, *, metric: str | np.ndarray | None, control_variates: str | int
+    ineligibility: Ineligibility, *, metric: str | np.ndarray | None, control_variates: str | int
 ) -> None:
     """Check arguments of the adaptation if data or manifolds do not allow it.
 
     Parameters
     ----------
-    ineligible : Ineligible
+    ineligibility : Ineligibility
         Reason why coordinates are not adapted.
     metric, control_variates
         See `check_adaptation_arguments`.
@@ -156,8 +156,8 @@ def check_eligible_arguments(
     if _is_chosen(metric):
         argument = "metric="
     if argument:
-        remedy = f". {ineligible.remedy}, or omit it" if ineligible.remedy else ". Omit it"
-        raise ValueError(f"{argument} has no effect: {ineligible.reason}{remedy}")
+        remedy = f". {ineligibility.remedy}, or omit it" if ineligibility.remedy else ". Omit it"
+        raise ValueError(f"{argument} has no effect: {ineligibility.reason}{remedy}")
 
 
 def check_minibatch_arguments(

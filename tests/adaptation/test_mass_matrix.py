@@ -73,7 +73,7 @@ def test_scales_are_finite_after_a_long_trend():
 
 
 def test_draws_without_gradients_are_not_enough():
-    # the same draws, whitened by their own covariance: what the estimate above is worth
+    # for comparison, the same draws, whitened by their own covariance
     rng = np.random.default_rng(4)
     covariance = random_covariance(rng, 4, 1e3)
     scales = np.sqrt(np.diag(covariance))

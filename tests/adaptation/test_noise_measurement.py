@@ -1,4 +1,4 @@
-"""Centering, noise measurement and bounds of the step size, on known distributions."""
+"""Centering, noise measurement and bounds on the step size, on known distributions."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The table of compatibility has all rows and columns, and its entries are what is found."""
+"""The compatibility table is complete, and its entries are correct."""
 
 import re
 from importlib.util import find_spec

@@ -107,7 +107,7 @@ def test_pickles_contain_no_data(memmap):
 
 def test_pieces_are_stored_chunks():
     class Chunked:
-        """Counts what is read."""
+        """Count the rows that are read."""
 
         shape, dtype, chunks = (300_000,), np.dtype("int64"), (100_000,)
 

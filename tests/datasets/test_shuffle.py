@@ -114,7 +114,7 @@ def p_of_orders(orders):
     return stats.chisquare(counts).pvalue
 
 
-def p_of_places(orders):
+def p_of_positions(orders):
     """P-value of the hypothesis that each row is in each tenth of the positions equally often."""
     tenths = np.argsort(orders, axis=1) * 10 // orders.shape[1]
     rows = np.arange(orders.shape[1]) * 10 // orders.shape[1]
@@ -142,7 +142,7 @@ def test_all_orders_of_four_rows_are_equally_likely():
 
 def test_all_positions_are_equally_likely_for_all_rows(tmp_path):
     assert bucket_sizes(N, 8, LITTLE)[0] > 10
-    assert p_of_places(direct(200, N)) > 1e-4
+    assert p_of_positions(direct(200, N)) > 1e-4
     np.testing.assert_array_equal(direct(2, N), positions(tmp_path, 2, N))
 
 
@@ -160,7 +160,7 @@ def from_the_front(keys, n_buckets):
 )
 def test_mutants_of_the_shuffle_are_detected(monkeypatch, name, mutant):
     monkeypatch.setattr(shuffle_module, name, mutant)
-    assert min(p_of_orders(direct(480, 4, memory=1000)), p_of_places(direct(50, N))) < 1e-10
+    assert min(p_of_orders(direct(480, 4, memory=1000)), p_of_positions(direct(50, N))) < 1e-10
 
 
 def test_unshuffled_bucket_is_detected(tmp_path, monkeypatch):

@@ -107,6 +107,7 @@ def test_number_of_rows_of_a_stream():
     assert with_centered_effects(model, n_rows=50 * N)[1].names == ["z"]
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_the_offsets():
     """A step that centers the effects returns offsets, whose products with the scale are right."""
     model = crossed()
@@ -146,6 +147,7 @@ def test_scales_that_cannot_be_divided_by(make):
     assert with_centered_effects(model) == (model, None)
 
 
+@pytest.mark.slow
 def test_only_minibatches_are_centered():
     assert pg.SGGMC(batch_size=100, model=slopes()).centered == ["z"]
     assert pg.SGGMC(model=slopes()).centered == []
@@ -180,6 +182,7 @@ def test_rows_of_other_tables_do_not_count(is_drawn):
     assert pg.SGGMC(model=model, compile_kwargs={"mode": "FAST_COMPILE"}).centered == []
 
 
+@pytest.mark.slow
 def test_single_precision():
     with pytensor.config.change_flags(floatX="float32"):
         model = crossed()

@@ -46,9 +46,9 @@ def output_of(model, mode):
         )
         assert estimator.has_value == (size > POSITION.size)
         for start in starts:
-            field, output = estimator.logp_grad, np.full(size, np.nan)
-            evaluate(field.address, POSITION, start, field.context, output)
-            field.raise_error()
+            logp_grad, output = estimator.logp_grad, np.full(size, np.nan)
+            evaluate(logp_grad.address, POSITION, start, logp_grad.context, output)
+            logp_grad.raise_error()
             assert np.isfinite(output).all()
             results.append(output)
     return np.concatenate(results)
@@ -86,16 +86,16 @@ def test_inputs_of_every_kind(mode):
         RowBlock(counts, (4,)),
     ]
     gradients = [scale * (q.T + shift).T * counts.sum(), s * counts[0]]
-    field = compile_gradient(
+    logp_grad = compile_gradient(
         [q, s], inputs, gradients, pt.atleast_1d(q.sum() + s), {"mode": mode} if mode else None
     )
     rng = np.random.default_rng(1)
     shifts, all_counts = rng.normal(size=(3, 2)), np.arange(20)
     for i, array in enumerate((np.array(2.5), shifts, all_counts)):
-        field.point_at(i, array)
+        logp_grad.point_at(i, array)
     position, output = rng.normal(size=7), np.empty(8)
-    evaluate(field.address, position, 6, field.context, output)
-    field.raise_error()
+    evaluate(logp_grad.address, position, 6, logp_grad.context, output)
+    logp_grad.raise_error()
     rows = position[:6].reshape(2, 3)
     np.testing.assert_allclose(
         output[:6].reshape(2, 3), 2.5 * (rows + shifts.T) * (6 + 7 + 8 + 9), rtol=1e-13
@@ -109,7 +109,7 @@ def test_number_of_rows_as_the_argument(mode):
     """Coordinates and data with the first rows; the argument is their number."""
     q = pt.matrix("q", shape=(None, 2))
     data = pt.matrix("data", shape=(None, 2))
-    field = compile_gradient(
+    logp_grad = compile_gradient(
         [q],
         [RowBlock(data, (None, 2))],
         [data - q],
@@ -117,11 +117,11 @@ def test_number_of_rows_as_the_argument(mode):
         {"mode": mode} if mode else None,
     )
     rows = np.arange(10.0).reshape(5, 2)
-    field.point_at(0, rows)
+    logp_grad.point_at(0, rows)
     for n in (1, 3, 5):
         position, output = np.ones(2 * n), np.empty(3 * n)
-        evaluate(field.address, position, n, field.context, output)
-        field.raise_error()
+        evaluate(logp_grad.address, position, n, logp_grad.context, output)
+        logp_grad.raise_error()
         np.testing.assert_allclose(output[: 2 * n].reshape(n, 2), rows[:n] - 1.0)
         np.testing.assert_allclose(output[2 * n :], -0.5 * ((rows[:n] - 1.0) ** 2).sum(axis=1))
 
@@ -129,7 +129,7 @@ def test_number_of_rows_as_the_argument(mode):
 def test_error_of_an_interpreted_gradient_is_raised():
     q = pt.vector("q", shape=(2,))
     data = pt.vector("data", shape=(3,))
-    field = compile_gradient(
+    logp_grad = compile_gradient(
         [q],
         [FixedArray(data, (3,))],
         [pt.specify_shape(q * data[: (data[0] > 0).astype(int) + 1], (2,))],
@@ -137,15 +137,15 @@ def test_error_of_an_interpreted_gradient_is_raised():
         {"mode": "FAST_COMPILE"},
     )
     output = np.empty(2)
-    field.point_at(0, np.array([1.0, 1.0, 1.0]))
-    evaluate(field.address, np.ones(2), 0, field.context, output)
-    field.raise_error()
-    field.point_at(0, np.array([-1.0, 1.0, 1.0]))
-    evaluate(field.address, np.ones(2), 0, field.context, output)
+    logp_grad.point_at(0, np.array([1.0, 1.0, 1.0]))
+    evaluate(logp_grad.address, np.ones(2), 0, logp_grad.context, output)
+    logp_grad.raise_error()
+    logp_grad.point_at(0, np.array([-1.0, 1.0, 1.0]))
+    evaluate(logp_grad.address, np.ones(2), 0, logp_grad.context, output)
     assert np.isnan(output[0])
     with pytest.raises((ValueError, AssertionError)):
-        field.raise_error()
-    field.raise_error()  # once
+        logp_grad.raise_error()
+    logp_grad.raise_error()  # once
 
 
 class Halved(Op):
@@ -165,13 +165,13 @@ class Halved(Op):
 def test_python_error_in_compiled_code_is_raised():
     x, halved = pt.dvector("x", shape=(2,)), Halved()
     with pytest.warns(UserWarning, match="Numba will use object mode"):
-        field = compile_gradient([x], [], [halved(x)])
-    assert field.interpreted
+        logp_grad = compile_gradient([x], [], [halved(x)])
+    assert logp_grad.interpreted
     output = np.full(2, np.nan)
-    evaluate(field.address, np.array([2.0, 4.0]), 0, field.context, output)
-    field.raise_error()
+    evaluate(logp_grad.address, np.array([2.0, 4.0]), 0, logp_grad.context, output)
+    logp_grad.raise_error()
     np.testing.assert_array_equal(output, [1.0, 2.0])
     halved.fails = True
-    evaluate(field.address, np.array([2.0, 4.0]), 0, field.context, output)
+    evaluate(logp_grad.address, np.array([2.0, 4.0]), 0, logp_grad.context, output)
     with pytest.raises(RuntimeError, match="the simulator broke"):
-        field.raise_error()
+        logp_grad.raise_error()

@@ -19,7 +19,7 @@ from pymc_geodesic.steps import SGGMC
 from tests.grids import cross
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
-"""Nothing to compile: quick where the numbers are the point."""
+"""Without compilation, which these tests do not need."""
 
 
 class Gradient:
@@ -37,10 +37,10 @@ class Gradient:
         position = np.concatenate(
             [np.ravel(coordinates[variable.name]) for variable in self.variables]
         )
-        field = self.estimator.logp_grad
+        logp_grad = self.estimator.logp_grad
         output = np.full(position.size + 1, np.nan)  # minibatches write no value
-        evaluate(field.address, position, argument, field.context, output)
-        field.raise_error()
+        evaluate(logp_grad.address, position, argument, logp_grad.context, output)
+        logp_grad.raise_error()
         parts = {name: output[part] for name, part in self.product.slices.items()}
         return output[-1], parts
 
@@ -206,7 +206,7 @@ def test_minibatch_of_pymc(table):
 def test_minibatch_nodes_that_share_a_generator_share_their_rows(table, is_computed):
     """A CustomDist copies the node; its data must stay aligned with the observed values.
 
-    It also copies what the data are computed from.
+    It also copies the inputs of the data.
     """
     X, y = table
     with pm.Model() as model:

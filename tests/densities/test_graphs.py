@@ -18,7 +18,7 @@ def make():
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def requested(monkeypatch):
     """Ops for which C code is requested."""
     found = []
 
@@ -32,24 +32,24 @@ def asked(monkeypatch):
     return found
 
 
-def test_no_c_code_is_compiled_for_the_graph_within_an_op(asked):
+def test_no_c_code_is_compiled_for_the_graph_within_an_op(requested):
     inputs, total = make()
     assert unoptimized_function(inputs, total)([1.0, 2.0]) == 5.0
-    assert asked == []
+    assert requested == []
 
 
 MODES = [Mode(linker="py", optimizer=None), "FAST_COMPILE"]
 
 
 @pytest.mark.parametrize("mode", MODES, ids=["unoptimized", "FAST_COMPILE"])
-def test_pytensor_compiles_the_graph_within_an_op(asked, mode):
+def test_pytensor_compiles_the_graph_within_an_op(requested, mode):
     """Otherwise `without_c_compiler` is not needed."""
     with without_c_compiler():
         pytensor.function(*make(), mode=mode)
-    assert asked == []
+    assert requested == []
     if pytensor.config.cxx:
         pytensor.function(*make(), mode=mode)
-        assert asked
+        assert requested
 
 
 def test_configuration_is_restored():

@@ -17,7 +17,7 @@ INTERPRETED = {"mode": "FAST_COMPILE"}
 
 
 def normal_rows(y, likelihood):
-    """m ~ N(0, 10), z_i ~ N(m, 1), y_i ~ N(z_i, 1), the last as the test wants it."""
+    """m ~ N(0, 10), z_i ~ N(m, 1), y_i ~ N(z_i, 1), the last with the given likelihood."""
     with pm.Model() as model:
         data = pm.Data("y", y)
         m = pm.Normal("m", 0.0, 10.0)
@@ -219,6 +219,7 @@ def known_moments(arrays, m):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [ShuffledRows, slow(IndependentRows), slow(RandomRows)])
 def test_conditional_distributions(conjugate, source):
     """Batch sizes that do not divide N, repeated rows, several variables and points."""

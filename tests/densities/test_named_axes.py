@@ -56,6 +56,7 @@ def sample(model, make):
     return idata.posterior
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("constants", [slow(False), True], ids=["data", "constants"])
 @pytest.mark.parametrize(
     "make", [slow(pg.GMC), lambda: pg.SGGMC(batch_size=30)], ids=["GMC", "SGGMC, rows found"]
@@ -80,6 +81,7 @@ def test_log_density_and_values_are_those_of_the_named_axes(variable):
     np.testing.assert_allclose(lowered.compile_logp()(point), model.compile_logp()(point))
 
 
+@pytest.mark.slow
 def test_variables_of_the_step_are_those_of_the_model():
     with with_dims() as model:
         step = pg.SGGMC([model["slope"], "scale"], batch_size=30, minibatch="row")

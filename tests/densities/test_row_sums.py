@@ -229,7 +229,7 @@ def nested_intercepts(group, X, y, w):
 
 
 def jump(group, X, y, w):
-    """A threshold, between rows that are sorted by group."""
+    """A threshold, for rows that are sorted by group."""
     pm.Normal("term", pt.switch(group > 100.0 * w[0], w[1], w[2]) * pt.gt(X, w[0]), observed=y)
 
 

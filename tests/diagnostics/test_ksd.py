@@ -90,6 +90,7 @@ def parts(sample, size):
         )
 
 
+@pytest.mark.slow
 def test_exact_draws_are_rejected_at_the_nominal_level(sample):
     """More than eight rejections in 40 samples at the 5 % level have probability 1/5,000."""
     rng = np.random.default_rng(1)
@@ -119,8 +120,8 @@ def test_mean_is_zero_without_the_diagonal_and_not_with_it(sample):
 def stretched(value):
     """Deviations from the mean are 30 % too large: a temperature of 1.7.
 
-    With 15 %, p is from 0.01 to 0.1 after so many draws, as six samples have shown, and with 30 %
-    as small as so many bootstraps can tell.
+    In six samples of this length p was between 0.01 and 0.1 with 15 %, and with 30 % the smallest
+    value that this number of bootstrap samples can give.
     """
     centre = value.mean(axis=0)
     return centre + 1.3 * (value - centre)

@@ -151,7 +151,7 @@ def test_bias_of_a_fixed_step_size_in_closed_form():
 
 @pytest.mark.parametrize("order", ["random", "shuffled"])
 def test_minibatch_bias_decreases_with_the_step_size(normal, order):
-    """Independent noise of variance V gives the variance 1 + hV/2γ; over epochs it sums to zero."""
+    """Independent noise of variance V gives the variance 1 + hV/2C; over epochs it sums to zero."""
     sd, step, variance = 1.0 / np.sqrt(2000), 0.05, 20.0
     result = step_halving(
         normal,

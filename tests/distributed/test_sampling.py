@@ -53,6 +53,7 @@ def errors(idata, mean, covariance):
     return (beta.mean(("chain", "draw")) - mean) / sd, beta.std(("chain", "draw")) / sd
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pg.SGGMC, slow(pg.SGLD)])
 def test_posterior_of_heterogeneous_shards_is_that_of_all_rows(kind):
     model, shards, mean, covariance = sorted_regression()

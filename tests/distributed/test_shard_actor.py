@@ -127,6 +127,7 @@ def test_conducive_gradients_are_second_order_on_curved_spaces(loaded):
     assert spreads[1] < spreads[0] / 3.5 or spreads[0] < 1e-8
 
 
+@pytest.mark.slow
 def test_omitted_visit_probability_is_detected(regression):
     """A mutant that weights each row by one, independent of the visit probability."""
     mutant = copy.copy(regression)

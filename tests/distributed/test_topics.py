@@ -25,7 +25,7 @@ OPTIONS = {
 }  # fmt: skip
 
 
-def unlike_parts(seed=1):
+def heterogeneous_parts(seed=1):
     """Documents of one topic, in heterogeneous shards of unequal size."""
     rng = np.random.default_rng(seed)
     parts = []
@@ -38,7 +38,7 @@ def unlike_parts(seed=1):
 
 def sampled(client=None, kind=pg.SCIR, parts=None, **arguments):
     """Draws of a model whose documents have the first of two topics with probability 1 − 10⁻⁶."""
-    parts = unlike_parts() if parts is None else parts
+    parts = heterogeneous_parts() if parts is None else parts
     model = lda(parts[0][:2], 2, alpha=[1e4, 1e-4], beta=1.0)
     options = OPTIONS | {name: arguments.pop(name) for name in OPTIONS if name in arguments}
     arguments = {"draws": 20, "tune": 10, "chains": 2, "random_seed": 5} | arguments
@@ -80,10 +80,10 @@ def test_topics_of_heterogeneous_shards_have_the_posterior_of_all_documents(
 ):
     """With known topics of all words the posterior is a Dirichlet distribution.
 
-    Counts of labels of unlike shards have theirs in `test_sampling.py`, by default.
+    Counts of labels of heterogeneous shards have theirs in `test_sampling.py`, by default.
     """
     idata = sampled(kind=kind, tune=100, **arguments)
-    assert is_exact(idata, unlike_parts())
+    assert is_exact(idata, heterogeneous_parts())
     assert "documents of different shards" not in caplog.text
     assert "theta" not in idata.posterior
 
@@ -96,9 +96,10 @@ def test_mutant_that_counts_each_document_once(monkeypatch):
         return spec.step_class(model=model, total_size=total_size // len(SIZES), **spec.arguments)
 
     monkeypatch.setattr(StepSpec, "build", build)
-    assert not is_exact(sampled(draws=800, tune=100), unlike_parts())
+    assert not is_exact(sampled(draws=800, tune=100), heterogeneous_parts())
 
 
+@pytest.mark.slow
 def test_heterogeneous_documents_warn(caplog):
     inflation = sampled(visit=25)["shards"].attrs["variance_inflation"]
     assert inflation > 1
@@ -112,7 +113,7 @@ def test_variance_inflation_by_long_visits_is_predicted(caplog):
     idata = sampled(draws=4000, tune=100, visit=25)
     inflation = idata["shards"].attrs["variance_inflation"]
     assert inflation > 1
-    shape = 1.0 + sum(part.sum(axis=0) for part in unlike_parts())
+    shape = 1.0 + sum(part.sum(axis=0) for part in heterogeneous_parts())
     mean = shape / shape.sum()
     exact = mean * (1.0 - mean) / (shape.sum() + 1.0)
     found = idata.posterior["topics"].values[:, :, 0].var(axis=(0, 1))
@@ -123,7 +124,7 @@ def test_variance_inflation_by_long_visits_is_predicted(caplog):
 
 @pytest.mark.slow
 def test_identical_shards_do_not_warn(caplog):
-    parts = [unlike_parts()[1]] * 3
+    parts = [heterogeneous_parts()[1]] * 3
     idata = sampled(parts=parts, visit=10)
     assert idata["shards"]["shift"].max() < 0.5
     assert idata["shards"].attrs["variance_inflation"] < 0.1
@@ -140,6 +141,7 @@ def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
     assert not np.array_equal(other.posterior["topics"], undisturbed.posterior["topics"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "number"), [slow("configure", 1), ("visit", 7), slow("topic_drift", 1)]
 )
@@ -152,6 +154,7 @@ def test_lost_workers_do_not_change_draws(undisturbed, method, number):
     np.testing.assert_array_equal(idata["shards"]["shift"], undisturbed["shards"]["shift"])
 
 
+@pytest.mark.slow
 def test_result(undisturbed):
     """Chains have different initial topics, each draw has another shard, θ is omitted."""
     assert dict(undisturbed.posterior.sizes) == {"chain": 2, "draw": 20, "topic": 2, "word": 5}
@@ -170,7 +173,7 @@ def test_step_method_of_the_model():
 
     `test_sampling.py` has it for rows, by default.
     """
-    parts = unlike_parts()
+    parts = heterogeneous_parts()
     arguments = {"draws": 4, "tune": 2, "chains": 1, "random_seed": 1, "conducive": False} | QUIET
     runs = []
     for is_made in (False, True):

@@ -57,6 +57,7 @@ def test_every_distribution_has_a_case():
     assert set(pymc_geodesic.transforms.__all__) == set(TRANSFORMS)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.parametrize("name", by_default(BY_DEFAULT, of=ROWS))
 def test_jax(name):

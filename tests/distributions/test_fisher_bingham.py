@@ -186,6 +186,7 @@ def compiled_draws():
     return dict(zip(FAMILY, values, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "name"), cross(["numba", "python"], FAMILY))
 def test_draws_have_the_exact_distribution(backend, name, request):
     make, matrix, vector = FAMILY[name]

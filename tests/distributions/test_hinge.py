@@ -124,6 +124,7 @@ def test_binary_gradient_also_at_the_kink(mode):
     np.testing.assert_array_equal(gradient(s), [3.0, 0.0, 0.0, -3.0, 0.0, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping Check")
 @pytest.mark.parametrize("mode", MODES)
 def test_multiclass_gradient_at_ties_is_a_subgradient(mode):

@@ -139,6 +139,7 @@ def test_the_density_of_more_rows_is_the_trace_over_the_volume():
     np.testing.assert_allclose(found - trace, (found - trace)[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", [slow(False), True])
 def test_gradients_are_away_from_the_mean(ties):
     """The gradient is a statistic minus its mean, also for equal eigenvalues and weights."""
@@ -158,6 +159,7 @@ def test_gradients_are_away_from_the_mean(ties):
         np.testing.assert_allclose(found, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_batches():
     frames = frames_by_quadrature()[0][:2]
     batch = MatrixBingham.dist(np.stack([A3, -A3]), [2.0, 1.0])

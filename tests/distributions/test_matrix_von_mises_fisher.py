@@ -245,6 +245,7 @@ def test_the_model_prints_plots_and_starts_at_the_mode(model):
     np.testing.assert_allclose(model.initial_point()["X_stiefel__"], mode, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_model_can_be_pickled(model):
     copy = cloudpickle.loads(cloudpickle.dumps(model))
     point = model.initial_point()

@@ -167,6 +167,7 @@ def test_gradients():
         np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")
 @pytest.mark.parametrize(("backend", "d"), [slow("JAX", 5), slow("NUMBA", 3), ("NUMBA", 5)])

@@ -46,6 +46,7 @@ def constant():
     return pytensor.function([kappa, lam], [value, *pt.grad(value, [kappa, lam])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", PAIRS)
 def test_series_against_quadrature(constant, pair):
     kappa, lam = np.array(pair[:2]), np.array(pair[2])
@@ -125,6 +126,7 @@ def pair_p_values(x, k1, k2, lam):
     return [*values, stats.kstest(uniform, stats.uniform.cdf).pvalue]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "numba"])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_pairs_have_the_distribution(backend, pair):

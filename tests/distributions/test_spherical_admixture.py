@@ -101,6 +101,7 @@ def test_density_and_gradients_against_the_definition(
         np.testing.assert_allclose(ours, naive, rtol=1e-11, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # slower, not wrong
 @pytest.mark.parametrize("mode", ["NUMBA", slow("CVM"), slow("JAX")])

@@ -378,6 +378,7 @@ def test_total_size_and_minibatch(directions):
     assert np.isfinite(batched.compile_logp(mode="FAST_COMPILE")({}))
 
 
+@pytest.mark.slow
 def test_mixture_of_directions():
     means, weights, x = unit_vectors(3, 4), np.array([0.2, 0.3, 0.5]), unit_vectors(6, 4, seed=2)
     components = VonMisesFisher.dist(means, [1.0, 4.0, 20.0])

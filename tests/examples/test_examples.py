@@ -101,6 +101,7 @@ def test_admixture_by_hand(monkeypatch, tmp_path, capsys):
     assert (tmp_path / "spherical_admixture_by_hand.png").exists()
 
 
+@pytest.mark.slow
 def test_topics_of_docstrings(monkeypatch, tmp_path, capsys, corpus):
     module = example("spherical_topics_of_docstrings")
     monkeypatch.setattr(module, "docstring_corpus", lambda: corpus)

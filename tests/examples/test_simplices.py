@@ -21,7 +21,7 @@ def simplex():
 
 
 @pytest.mark.parametrize("data", ["sparse", "dense"])
-def test_distances_know_the_posterior(simplex, data):
+def test_distances_to_the_known_posterior(simplex, data):
     exact = simplex.exact_draws(data, 1, n=4000)
     other = np.random.default_rng(1).dirichlet(1.5 * simplex.posterior_shapes(data), 4000)
     for distance in (simplex.component_distance, simplex.vector_distance):

@@ -1,4 +1,4 @@
-"""The example of spherical topics of many pages, on a made-up folder of few."""
+"""The example of spherical topics of many pages, on a generated folder of few."""
 
 import json
 import sys

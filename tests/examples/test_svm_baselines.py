@@ -1,4 +1,4 @@
-"""The samplers that ours are measured against are right themselves."""
+"""Correctness of the reference samplers of the examples."""
 
 import arviz as az
 import numpy as np
@@ -29,7 +29,7 @@ def exact(data):
 
 
 @pytest.mark.slow
-def test_quadrature_integrates_a_normal_law(data):
+def test_quadrature_integrates_a_normal_distribution(data):
     """With no cost the posterior is the prior, with a huge margin a shifted normal distribution."""
     X, y = data
     prior = quadrature(X, y, cost=0.0, prior_scale=LOSS["prior_scale"])

@@ -44,7 +44,7 @@ CASE = Case(101, 30, mode=None)
 CASE_INTERPRETED = CASE._replace(mode="FAST_COMPILE")
 
 BY_DEFAULT = ["several manifolds", "several chunks", "pm.Minibatch", "total_size of the step"]
-"""Who scales the rows: nobody, pieces of all rows, the model, the step; the others scale alike."""
+"""Default cases: the factor N/n is 1, or comes from chunks, the model or the step."""
 
 
 def rows_of(case: Case, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -129,22 +129,22 @@ class Setup:
     def estimates(self, x: np.ndarray) -> np.ndarray:
         """Estimates from all minibatches of consecutive rows, or from random minibatches.
 
-        Where the rows divide into minibatches, those that share no row stand for all of them.
+        Where the rows divide into minibatches, disjoint minibatches that cover all rows are used.
         """
-        field = self.gradient.estimated
+        function = self.gradient.estimated
         if self.case.order == "random":
             starts = self.step.estimator.next_minibatches(20)
         else:
             self.step.estimator.next_minibatches(1)
             even = self.case.n_rows % self.case.batch_size == 0
             starts = np.arange(0, self.case.n_rows, self.case.batch_size if even else 1)
-        return np.array([values(field, x, x.size, int(start)) for start in starts])
+        return np.array([values(function, x, x.size, int(start)) for start in starts])
 
 
-def values(field, x, size, argument=0):
+def values(function, x, size, argument=0):
     output = np.empty(size)
-    evaluate(field.address, x, argument, field.context, output)
-    field.raise_error()
+    evaluate(function.address, x, argument, function.context, output)
+    function.raise_error()
     return output
 
 

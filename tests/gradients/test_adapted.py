@@ -203,6 +203,7 @@ def test_mutants_are_rejected(plain, fault):
     plain.gradient._by_order[1] = coordinates
 
 
+@pytest.mark.slow
 def test_new_data_update_total_and_center():
     setup = Setup(CASE_INTERPRETED)
     x, y = rows_of(setup.case)
@@ -322,10 +323,10 @@ def test_minibatch_of_all_rows_provides_a_log_density():
     point["b"] = np.array([1.0, -2.0, 0.5, 3.0])
     step.setup_chain(np.random.default_rng(1), 50, 1)  # which chooses the sample of the rows
     step.estimator.set_others(point)
-    field = step.adaptation.gradient.exact
+    function = step.adaptation.gradient.exact
 
     def log_density(s):
-        return values(field, np.array([s]), 2)[-1]
+        return values(function, np.array([s]), 2)[-1]
 
     def expected(s):
         return -0.5 * s**2 - 4.0 * s - 0.5 * np.exp(-2.0 * s) * np.sum(point["b"] ** 2)

@@ -41,10 +41,10 @@ def compile_noise_natively(estimator):
     return estimator.compile_noise()
 
 
-def call(field, position, start, size=None):
+def call(function, position, start, size=None):
     output = np.empty(position.size if size is None else size)
-    evaluate(field.address, position, start, field.context, output)
-    field.raise_error()
+    evaluate(function.address, position, start, function.context, output)
+    function.raise_error()
     return output
 
 
@@ -184,6 +184,7 @@ def test_mixture_compiles_to_cached_machine_code(mixture, monkeypatch):
     assert keys[0]
 
 
+@pytest.mark.slow
 def test_mixture(mixture):
     model, x = mixture
     estimator = estimator_of(model, {"x": x})

@@ -178,6 +178,7 @@ def test_posterior_of_the_global_variable(hierarchy, sampler):
     assert "acceptance_rate" in idata.sample_stats
 
 
+@pytest.mark.slow
 def test_noise_of_a_minibatch_in_all_inner_steps_is_named(hierarchy, caplog):
     """It inflates the variance by up to 5 % at a kinetic temperature of 1.02; all rows do not."""
     model, y = hierarchy
@@ -289,11 +290,11 @@ def test_topic_gradient_uses_the_documents_twice():
     estimator.sample_local([beta], None, new_stream(np.random.default_rng(1)))
     gradient = np.empty(beta.size)
     evaluate(estimator.logp_grad.address, beta.ravel(), 0, estimator.logp_grad.context, gradient)
-    handed = [array for array in estimator.logp_grad._arrays if array is not None]
-    documents = [array for array in handed if array.shape == (20, 11)]
+    passed = [array for array in estimator.logp_grad._arrays if array is not None]
+    documents = [array for array in passed if array.shape == (20, 11)]
     assert len(documents) == 1
-    # nothing of the size of draws × documents × words is handed over
-    assert max(array.size for array in handed) <= 6 * 20 * 3 + 20 * 11
+    # nothing of the size of draws × documents × words is passed
+    assert max(array.size for array in passed) <= 6 * 20 * 3 + 20 * 11
 
 
 @pytest.mark.parametrize(

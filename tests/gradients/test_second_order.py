@@ -73,6 +73,7 @@ def test_mean_over_all_minibatches_is_the_full_gradient(setup):
     assert estimates.std(axis=0).max() > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [1, 2])
 def test_noise_decreases_with_the_order(plain, order):
     use_second_order(plain)
@@ -105,28 +106,32 @@ def noise_far_away(setup: Setup) -> float:
 
 def test_noise_far_away_is_bounded_by_clipping(plain):
     use_second_order(plain)
-    plain.gradient.reach[:] = control_variate_gradients.SETTINGS.reach
+    plain.gradient.clipping_distance[:] = control_variate_gradients.SETTINGS.clipping_distance
     estimates, exact = far_estimates(plain, 2)
     assert error(estimates.mean(axis=0), exact) < tolerance(plain)
     # derivatives of a power exp(-2 s) at the centering point: 1, and 1 + 2 r with second order
-    bound = 1.0 + 2.0 * control_variate_gradients.SETTINGS.reach
+    bound = 1.0 + 2.0 * control_variate_gradients.SETTINGS.clipping_distance
     assert noise_far_away(plain) < 1.1 * bound
-    plain.gradient.reach[:] = np.inf
+    plain.gradient.clipping_distance[:] = np.inf
     assert noise_far_away(plain) > 2.0 * bound
 
 
 @pytest.mark.parametrize(
-    "reach", [np.full(3, 0.5), np.full(3, np.inf), np.array([np.inf, 0.1, 2.0])], ids=str
+    "clipping_distance",
+    [np.full(3, 0.5), np.full(3, np.inf), np.array([np.inf, 0.1, 2.0])],
+    ids=str,
 )
-def test_whitened_coordinates_are_clipped(reach):
+def test_whitened_coordinates_are_clipped(clipping_distance):
     rng = np.random.default_rng(1)
     factor = rng.normal(size=(3, 3)) + 2.0 * np.eye(3)
     z = np.array([0.3, -1.0, 4.0])
     away = np.append(factor @ z, 7.0)
     control_variate_gradients.clip_in_coordinates(
-        away, factor, np.linalg.inv(factor), reach, np.empty(3)
+        away, factor, np.linalg.inv(factor), clipping_distance, np.empty(3)
     )
-    np.testing.assert_allclose(away[:3], factor @ np.clip(z, -reach, reach), atol=1e-12)
+    np.testing.assert_allclose(
+        away[:3], factor @ np.clip(z, -clipping_distance, clipping_distance), atol=1e-12
+    )
     assert away[3] == 7.0
 
 
@@ -135,7 +140,7 @@ def test_clipping_uses_the_metric():
     assert setup.gradient.compile_second_order()
     use_second_order(setup)
     d = setup.gradient.n_euclidean
-    setup.gradient.reach[:] = control_variate_gradients.SETTINGS.reach
+    setup.gradient.clipping_distance[:] = control_variate_gradients.SETTINGS.clipping_distance
     before = noise_far_away(setup)
     setup.gradient.set_metric(Metric(np.zeros(d), 10.0 * np.eye(d), np.ones(1)))
     assert noise_far_away(setup) > 2.0 * before  # the distance of 8 is less than one sd now
@@ -193,10 +198,12 @@ def edited(setup, old, new):
     scope = dict(vars(control_variate_gradients))
     exec(source[source.index("def ") :].replace(old, new), scope)
     second = setup.gradient.second_order
-    field = control_variate_gradients.ComposedFunction(
+    function = control_variate_gradients.ComposedFunction(
         njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
     )
-    coordinates = type(setup.gradient._by_order[0])(field, setup.here.size, setup.gradient.widths)
+    coordinates = type(setup.gradient._by_order[0])(
+        function, setup.here.size, setup.gradient.widths
+    )
     setup.gradient._by_order[2] = coordinates
 
 
@@ -239,10 +246,10 @@ def test_mutants_are_rejected(plain, fault):
 
 def test_state_includes_the_hessian(plain):
     use_second_order(plain)
-    plain.gradient.reach[:] = 0.5 + np.arange(plain.gradient.n_euclidean)
+    plain.gradient.clipping_distance[:] = 0.5 + np.arange(plain.gradient.n_euclidean)
     state, expected = plain.gradient.state, plain.estimates(plain.there)
     plain.center(plain.there)
-    plain.gradient.reach[:] = np.inf
+    plain.gradient.clipping_distance[:] = np.inf
     plain.gradient.state = state
     assert plain.gradient.order == 2
     np.testing.assert_array_equal(plain.estimates(plain.there), expected)

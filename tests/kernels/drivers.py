@@ -25,15 +25,15 @@ from tests.targets import Target
 NO_SQUARES = np.empty(0)
 
 TIME = 2.0
-"""How long stochastic kernels run by default: three times the time constant of friction."""
+"""Run time of stochastic kernels: three times the time constant of friction."""
 
 
-def called(field: GradientFunction, context: np.ndarray | None = None) -> Callback:
+def called(logp_grad: GradientFunction, context: np.ndarray | None = None) -> Callback:
     """Gradient function with the signature that kernels call."""
-    return Callback(field.address, np.zeros(1, dtype=np.int64) if context is None else context)
+    return Callback(logp_grad.address, np.zeros(1, dtype=np.int64) if context is None else context)
 
 
-def gradient_field(target: Target) -> GradientFunction:
+def compile_logp_grad(target: Target) -> GradientFunction:
     """Gradient of a target, with the signature that kernels of one chain call."""
     log_density = target.log_density
 
@@ -45,7 +45,7 @@ def gradient_field(target: Target) -> GradientFunction:
 
 
 def side_by_side(target: Target, n: int) -> tuple[np.ndarray, GradientFunction]:
-    """Block table and field of ``n`` chains of a target in one vector, values behind gradients."""
+    """Block table and gradient function of ``n`` chains in one vector, followed by densities."""
     log_density, size = target.log_density, target.product.size
     blocks = target.product.blocks.copy()
     blocks[:, 1] *= n
@@ -127,7 +127,7 @@ class Ends(NamedTuple):
 
 def run_langevin(
     target: Target,
-    field: GradientFunction,
+    logp_grad: GradientFunction,
     n: int,
     *,
     inertia: float | None = None,
@@ -148,7 +148,7 @@ def run_langevin(
     product = target.product
     n_blocks = len(product.dims)
     x, v, streams = start(target, n)
-    callback = called(field, context)
+    callback = called(logp_grad, context)
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
     space = Space(product.blocks, product.dims, np.ones(n_blocks) if scales is None else scales)
@@ -187,7 +187,7 @@ def thermostat_errors(ends: Ends, target: Target, inertia: float, balance: float
 def run_gmc(
     target: Target,
     blocks: np.ndarray,
-    field: GradientFunction,
+    logp_grad: GradientFunction,
     n: int,
     *,
     step_size: float | None = None,
@@ -203,7 +203,7 @@ def run_gmc(
     acceptance = np.empty(n)
     space = Space(blocks, target.product.dims, np.ones(len(blocks)))
     kernel(
-        called(field), 0, space, Chains(n, x, np.full(x.size + n, np.nan)),
+        called(logp_grad), 0, space, Chains(n, x, np.full(x.size + n, np.nan)),
         Leapfrog(step_size, n_steps, jitter, is_split), new_stream(np.random.default_rng(1)),
         Record(transitions, np.empty((0, x.size)), acceptance, np.empty((2, 0))),
     )  # fmt: skip
@@ -212,7 +212,7 @@ def run_gmc(
 
 def run_sgld(
     target: Target,
-    field: GradientFunction,
+    logp_grad: GradientFunction,
     n: int,
     *,
     step_size: float,
@@ -222,7 +222,7 @@ def run_sgld(
 ) -> np.ndarray:
     """Positions of ``n`` chains after one call of SGLD each, all with the same first squares."""
     x, _, streams = start(target, n)
-    callback = called(field)
+    callback = called(logp_grad)
     arguments = np.zeros(n_steps, dtype=np.int64)
     scratch = Scratch(np.empty(x.shape[1]), np.empty(x.shape[1]))
     for chain in range(n):
@@ -235,7 +235,7 @@ def run_sgld(
 
 def run_ssgnht(
     target: Target,
-    field: GradientFunction,
+    logp_grad: GradientFunction,
     n: int,
     *,
     step_size: float,
@@ -250,7 +250,7 @@ def run_ssgnht(
     """
     product = target.product
     x, v, streams = start(target, n)
-    callback = called(field)
+    callback = called(logp_grad)
     arguments = np.zeros(n_steps, dtype=np.int64)
     diffusions = np.full(len(product.dims), diffusion)
     inertias, targets = np.full(len(product.dims), inertia), np.ones(len(product.dims))
@@ -267,7 +267,9 @@ def run_ssgnht(
     return x, v, thermostats
 
 
-def scaled_noisy_field(target: Target, scales: np.ndarray, noise: np.ndarray) -> GradientFunction:
+def scaled_noisy_logp_grad(
+    target: Target, scales: np.ndarray, noise: np.ndarray
+) -> GradientFunction:
     """The gradient of a target times the scale of each block, with noise of variances ``noise``.
 
     The context holds the address of the stream of the noise.

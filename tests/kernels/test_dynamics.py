@@ -10,7 +10,7 @@ from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat, 
 from pymc_geodesic.kernels import gsgnht, sggmc
 from pymc_geodesic.runtime.gradient_functions import GradientFunction
 from pymc_geodesic.runtime.streams import new_stream
-from tests.kernels.drivers import called, friction_of, gradient_field
+from tests.kernels.drivers import called, compile_logp_grad, friction_of
 from tests.targets import CONCENTRATION_AND_DIRECTION, Target
 
 TARGET = CONCENTRATION_AND_DIRECTION
@@ -33,7 +33,7 @@ def initial_state(kernel: Callable, target: Target = TARGET) -> list[np.ndarray]
 
 def run(
     kernel: Callable,
-    field: GradientFunction,
+    logp_grad: GradientFunction,
     state: list[np.ndarray],
     step_size: float,
     n_steps: int,
@@ -53,8 +53,8 @@ def run(
         temperatures = np.ones(n_blocks) if splitting == EXACT else np.cosh(0.5 * angle)
         own = (Thermostat(state[2], INERTIA, temperatures), np.zeros((n_blocks, 2)))
     (compiled or kernel)(
-        called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(*state[:2]), *own,
-        step_size, friction_of(product.size, friction[: product.size], 1e300, splitting),
+        called(logp_grad), np.zeros(n_steps, dtype=np.int64), product.space, State(*state[:2]),
+        *own, step_size, friction_of(product.size, friction[: product.size], 1e300, splitting),
         new_stream(np.random.default_rng(1)),
         Scratch(np.empty(product.size), np.empty(product.size)), np.empty(n_blocks),
     )  # fmt: skip
@@ -68,19 +68,19 @@ def observed_order(
     splitting: int = EXACT,
 ) -> float:
     """Slope of the error of the damped flow against the step size."""
-    field = gradient_field(target)
+    logp_grad = compile_logp_grad(target)
     state = initial_state(kernel, target)
     options = {"target": target, "compiled": compiled, "splitting": splitting}
     ends = [
-        np.concatenate(run(kernel, field, state, 1.0 / n, n, **options)) for n in (50, 100, 200)
+        np.concatenate(run(kernel, logp_grad, state, 1.0 / n, n, **options)) for n in (50, 100, 200)
     ]
     coarse, fine = (np.linalg.norm(a - b) for a, b in pairwise(ends))
     return np.log2(coarse / fine)
 
 
 @pytest.fixture(scope="module")
-def field():
-    return gradient_field(TARGET)
+def logp_grad():
+    return compile_logp_grad(TARGET)
 
 
 @pytest.mark.parametrize("splitting", [EXACT, PAPER])
@@ -89,33 +89,33 @@ def test_second_order(kernel, splitting):
     assert observed_order(kernel, splitting=splitting) == pytest.approx(2.0, abs=0.05)
 
 
-def test_sggmc_without_friction_is_reversible(field):
+def test_sggmc_without_friction_is_reversible(logp_grad):
     x, v = initial_state(sggmc)
-    there_x, there_v = run(sggmc, field, [x, v], 0.05, 40, friction=np.zeros(4))
-    back_x, back_v = run(sggmc, field, [there_x, -there_v], 0.05, 40, friction=np.zeros(4))
+    there_x, there_v = run(sggmc, logp_grad, [x, v], 0.05, 40, friction=np.zeros(4))
+    back_x, back_v = run(sggmc, logp_grad, [there_x, -there_v], 0.05, 40, friction=np.zeros(4))
     assert np.linalg.norm(there_x - x) > 0.1
     np.testing.assert_allclose(back_x, x, atol=1e-12)
     np.testing.assert_allclose(back_v, -v, atol=1e-12)
 
 
 @pytest.mark.parametrize("splitting", [EXACT, PAPER])
-def test_gsgnht_without_noise_is_reversible(field, splitting):
+def test_gsgnht_without_noise_is_reversible(logp_grad, splitting):
     """Changing the sign of velocities and thermostats reverses time."""
     x, v, xi = initial_state(gsgnht)
     free = {"friction": np.zeros(4), "splitting": splitting}
-    there = run(gsgnht, field, [x, v, xi], 0.05, 40, **free)
+    there = run(gsgnht, logp_grad, [x, v, xi], 0.05, 40, **free)
     turned = [there[0], -there[1], -there[2]]
-    back = run(gsgnht, field, turned, 0.05, 40, **free)
+    back = run(gsgnht, logp_grad, turned, 0.05, 40, **free)
     assert np.abs(there[2] - xi).min() > 0.01
     for expected, reached in zip([x, -v, -xi], back, strict=True):
         np.testing.assert_allclose(reached, expected, atol=1e-11)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_two_calls_continue_as_one(kernel, field):
+def test_two_calls_continue_as_one(kernel, logp_grad):
     """Merged half geodesics end a call where the next one begins."""
     state = initial_state(kernel)
-    whole = run(kernel, field, state, 0.05, 30)
-    halves = run(kernel, field, run(kernel, field, state, 0.05, 10), 0.05, 20)
+    whole = run(kernel, logp_grad, state, 0.05, 30)
+    halves = run(kernel, logp_grad, run(kernel, logp_grad, state, 0.05, 10), 0.05, 20)
     for one, two in zip(whole, halves, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-13)

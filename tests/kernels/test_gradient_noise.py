@@ -22,7 +22,7 @@ NOISE = 12.0
 
 
 @pytest.fixture(scope="module")
-def noisy_field():
+def noisy_logp_grad():
     log_density = TARGET.log_density
 
     @njit
@@ -37,18 +37,24 @@ def noisy_field():
 
 
 @pytest.fixture
-def noisy(noisy_field):
+def noisy(noisy_logp_grad):
     """Gradient function with noise, and the context with the address of its random stream."""
     stream = new_stream(np.random.default_rng(7))
     context = np.array([stream.ctypes.data], dtype=np.int64)
-    yield noisy_field, context
+    yield noisy_logp_grad, context
     assert stream[1] > 0
 
 
 def run(noisy, known, **options):
-    field, context = noisy
+    logp_grad, context = noisy
     return run_langevin(
-        TARGET, field, N_CHAINS, known_noise=known, friction=FRICTION, context=context, **options
+        TARGET,
+        logp_grad,
+        N_CHAINS,
+        known_noise=known,
+        friction=FRICTION,
+        context=context,
+        **options,
     )
 
 
@@ -94,10 +100,10 @@ def test_thermostat_converges_to_the_balance(noisy):
 
 
 def test_clips_are_counted(noisy):
-    field, context = noisy
+    logp_grad, context = noisy
     x, v, streams = start(TARGET, 1)
     clips = sggmc(
-        called(field, context), np.zeros(6, dtype=np.int64), TARGET.product.space,
+        called(logp_grad, context), np.zeros(6, dtype=np.int64), TARGET.product.space,
         State(x[0], v[0]), STEP, friction_of(3, FRICTION, [0.0, 1e9, 1e9]), streams[0],
         Scratch(np.empty(3), np.empty(3)), np.empty(1),
     )  # fmt: skip

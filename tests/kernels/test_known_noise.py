@@ -15,10 +15,10 @@ from tests.grids import by_default, cross
 from tests.kernels.drivers import (
     Ends,
     called,
+    compile_logp_grad,
     friction_of,
-    gradient_field,
     run_langevin,
-    scaled_noisy_field,
+    scaled_noisy_logp_grad,
     thermostat_errors,
 )
 from tests.mutants import BIASED_BY_COORDINATE
@@ -49,11 +49,11 @@ CASES = {
 SOME = [
     str(each) for each in (CONCENTRATION_AND_DIRECTION, MATRIX_VON_MISES_FISHER, TRUNCATED_NORMAL)
 ]
-"""By default: mixed, curved and with walls."""
+"""Targets that run by default: mixed, curved and bounded."""
 
 
 def noise_of_part(step_size: float, friction: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Variance V with (ε/2)² (1 + e)² V = part · (1 − e²), e = exp(−γε)."""
+    """Variance V with (ε/2)² (1 + e)² V = part · (1 − e²), e = exp(−Cε)."""
     decay = np.exp(-friction * step_size)
     return part * (1.0 - decay**2) / (0.5 * step_size * (1.0 + decay)) ** 2
 
@@ -66,12 +66,12 @@ class Case:
         self.target, self.scales, self.friction = target, scales, friction
         self.step_size = min(STEP, target.step_size / scales.min())
         self.noise = noise_of_part(self.step_size, friction, part)
-        self.field = scaled_noisy_field(target, scales, self.noise)
+        self.logp_grad = scaled_noisy_logp_grad(target, scales, self.noise)
 
     def run(self, kernel, compiled=None) -> Ends:
         stream = new_stream(np.random.default_rng(7))
         return run_langevin(
-            self.target, self.field, N_CHAINS, inertia=INERTIA if kernel is gsgnht else None,
+            self.target, self.logp_grad, N_CHAINS, inertia=INERTIA if kernel is gsgnht else None,
             friction=self.friction, known_noise=self.noise, scales=self.scales,
             step_size=self.step_size, context=np.array([stream.ctypes.data]), kernel=compiled,
         )  # fmt: skip
@@ -115,6 +115,7 @@ FAULTS = ["sggmc: known noise left in", "gsgnht: sign of the thermostat"]
 """One of each kernel; the others are slow."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED_BY_COORDINATE), ids=str)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_biased_kernels_are_rejected(mutant, mixed):
@@ -140,13 +141,13 @@ def test_normal_distribution_is_exact_at_any_step(h, part):
     target = Target("normal", Product([("x", Euclidean(3), 1)]), njit(_normal), None, None)
     friction = np.array([1.0, 2.0, 5.0])
     noise = noise_of_part(h, friction, np.full(3, part))
-    field = gradient_field(target)
+    logp_grad = compile_logp_grad(target)
 
     def after(state, noise):
         x, v = state[:3].copy(), state[3:].copy()
         temperatures = np.empty(1)
         sggmc(
-            called(field), np.zeros(1, dtype=np.int64), target.product.space, State(x, v), h,
+            called(logp_grad), np.zeros(1, dtype=np.int64), target.product.space, State(x, v), h,
             friction_of(3, friction, noise), new_stream(np.random.default_rng(5)),
             Scratch(np.empty(3), np.empty(3)), temperatures,
         )  # fmt: skip

@@ -53,13 +53,13 @@ def log_normal_likelihood(position, argument, context, output):
     return 0.0
 
 
-def run(field, state, arguments, step_size, own):
+def run(logp_grad, state, arguments, step_size, own):
     """Run the kernel on pairs of variables with the priors N(1, 1) and N(8, 4)."""
     size = state.size
     found = CountsAt(*np.empty((3, size)))
     n = size // 2
     failed, clips = scir(
-        Callback(field.address, NO_CONTEXT), np.asarray(arguments, dtype=np.int64),
+        Callback(logp_grad.address, NO_CONTEXT), np.asarray(arguments, dtype=np.int64),
         np.array([[LOG_NORMAL, 0, 1, size]], dtype=np.int64), state,
         Prior(np.tile([1.0, 2.0], n), np.tile([1.0, 0.25], n)), step_size,
         np.tile([6.0, 0.5], n), np.empty(0), NOWHERE, own, found,
@@ -87,9 +87,9 @@ def test_noise_inflates_the_variance_by_the_hyperbolic_tangent():
     step_size, n = 1.0, 3000
     rng, own = np.random.default_rng(6), stream(7)
     state = np.zeros((n, 2))
-    field = native_function(log_normal_likelihood, 2)
+    logp_grad = native_function(log_normal_likelihood, 2)
     for chain in state:
-        run(field, chain, rng.integers(2, size=25), step_size, own)
+        run(logp_grad, chain, rng.integers(2, size=25), step_size, own)
     for column, precision in ((0, 6.0), (1, 0.5)):
         expected = 1.0 / precision + math.tanh(0.5 * step_size) / precision**2
         error = expected * math.sqrt(2.0 / n)

@@ -32,10 +32,10 @@ def test_drift_off_the_sphere(n_steps):
     v = np.empty(SIZE)
     stream = new_stream(rng)
     refresh_velocity(product.blocks, x, v, stream)
-    field = native_function(pull, SIZE)
+    logp_grad = native_function(pull, SIZE)
     temperatures = np.empty(1)
     sggmc(
-        called(field), np.zeros(n_steps, dtype=np.int64), product.space, State(x, v), 0.003,
+        called(logp_grad), np.zeros(n_steps, dtype=np.int64), product.space, State(x, v), 0.003,
         friction_of(SIZE, 30.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     assert abs(np.linalg.norm(x) - 1.0) < 1e-10

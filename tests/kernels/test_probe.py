@@ -43,9 +43,9 @@ def noisy_log_density(position, argument, context, output):
 
 
 def run_probe(function, x, direction, previous, noise, context):
-    field = native_function(function, 11, n_context=1)
+    logp_grad = native_function(function, 11, n_context=1)
     return probe(
-        called(field, context), 0, SPACE.space, Line(x, direction, 1e-5), previous, noise, 0
+        called(logp_grad, context), 0, SPACE.space, Line(x, direction, 1e-5), previous, noise, 0
     )
 
 
@@ -61,10 +61,11 @@ def test_largest_curvature(pole):
     direction = np.empty(11)
     refresh_velocity(SPACE.blocks, pole, direction, new_stream(np.random.default_rng(1)))
     before = pole.copy()
-    field = native_function(log_density, 11, n_context=1)
+    logp_grad = native_function(log_density, 11, n_context=1)
     for _ in range(30):
         curvature = probe(
-            called(field), 0, SPACE.space, Line(pole, direction, 1e-5), np.empty(0), np.zeros(2), 0
+            called(logp_grad), 0, SPACE.space, Line(pole, direction, 1e-5), np.empty(0),
+            np.zeros(2), 0,
         )  # fmt: skip
     assert curvature == pytest.approx(100.0, rel=1e-4)
     np.testing.assert_array_equal(pole, before)
@@ -85,13 +86,13 @@ def test_curvature_along_a_great_circle(pole, angle):
 def test_gradient_noise_is_unbiased(pole):
     stream = new_stream(np.random.default_rng(1))
     context = np.array([stream.ctypes.data], dtype=np.int64)
-    field = native_function(noisy_log_density, 11, n_context=1)
+    logp_grad = native_function(noisy_log_density, 11, n_context=1)
     gradient, noise = np.empty(11), np.empty(2)
     measured = []
     for _ in range(4000):
-        evaluate(field.address, pole, 0, context, gradient)
+        evaluate(logp_grad.address, pole, 0, context, gradient)
         probe(
-            called(field, context), 0, SPACE.space, Line(pole, np.ones(11), 1e-5), gradient,
+            called(logp_grad, context), 0, SPACE.space, Line(pole, np.ones(11), 1e-5), gradient,
             noise, 0,
         )  # fmt: skip
         measured.append(noise.copy())

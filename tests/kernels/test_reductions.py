@@ -115,7 +115,7 @@ def test_sggmc_is_sghmc(state, splitting):
 
 @splittings
 def test_gsgnht_is_sgnht(state, splitting):
-    """Ding et al. (2014) in the order A B O B A; in the paper's splitting ξ there is γ + ξ here."""
+    """Ding et al. (2014) in the order A B O B A; in the paper's splitting ξ there is C + ξ here."""
     x, v, stream = state
     inertia, target = 0.7, 1.3
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
@@ -207,10 +207,10 @@ def test_gmc_is_hmc(state, step):
             expected = proposal
         trace.append(expected)
 
-    field = native_function(compiled_density, SIZE, SIZE + 1)
+    logp_grad = native_function(compiled_density, SIZE, SIZE + 1)
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
-        called(field), 0, FLAT.space, Chains(1, x, unknown()),
+        called(logp_grad), 0, FLAT.space, Chains(1, x, unknown()),
         Leapfrog(step_size, n_steps, jitter, step is split_step), stream,
         Record(0, kept, acceptance, NO_ENERGIES),
     )  # fmt: skip
@@ -222,8 +222,8 @@ def test_gmc_is_hmc(state, step):
 
 def test_gmc_discards_burn_in_draws(state):
     x, _, stream = state
-    field = native_function(compiled_density, SIZE, SIZE + 1)
-    arguments = called(field), 0, FLAT.space
+    logp_grad = native_function(compiled_density, SIZE, SIZE + 1)
+    arguments = called(logp_grad), 0, FLAT.space
     leapfrog = Leapfrog(0.5, 3, 0.0)
     all_kept, some_kept = np.empty((7, SIZE)), np.empty((4, SIZE))
     rest = np.empty(1), NO_ENERGIES
@@ -235,8 +235,8 @@ def test_gmc_discards_burn_in_draws(state):
 
 def test_gmc_resumes_from_its_last_energy(state):
     x, _, stream = state
-    field = native_function(compiled_density, SIZE, SIZE + 1)
-    arguments = called(field), 0, FLAT.space
+    logp_grad = native_function(compiled_density, SIZE, SIZE + 1)
+    arguments = called(logp_grad), 0, FLAT.space
     leapfrog = Leapfrog(0.5, 3, 0.2)
     rest = np.empty(1), NO_ENERGIES
     whole, parts = np.empty((6, SIZE)), np.empty((6, SIZE))
@@ -253,10 +253,10 @@ def test_gmc_resumes_from_its_last_energy(state):
 
 def test_gmc_counts_divergences_and_stays(state):
     x, _, stream = state
-    field = native_function(compiled_density, SIZE, SIZE + 1)
+    logp_grad = native_function(compiled_density, SIZE, SIZE + 1)
     before, acceptance = x.copy(), np.empty(1)
     divergences, _ = gmc(
-        called(field), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(1e4, 3, 0.0), stream,
+        called(logp_grad), 0, FLAT.space, Chains(1, x, unknown()), Leapfrog(1e4, 3, 0.0), stream,
         Record(5, np.empty((0, SIZE)), acceptance, NO_ENERGIES),
     )  # fmt: skip
     assert divergences == 5

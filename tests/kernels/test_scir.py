@@ -161,7 +161,7 @@ def test_mutants_of_the_transition_are_rejected(mutant):
     assert check_transition(mutant) < 1e-8
 
 
-# SCIR chains with noise: the argument of the field picks one of two minibatches.
+# SCIR chains with noise: the argument of the gradient function picks one of two minibatches.
 
 COUNTS = np.array([[0.0, 3.0, 40.0], [1.0, 9.0, 0.0]])
 
@@ -177,8 +177,8 @@ def two_minibatches(position, argument, context, output):
 
 def noisy_chains(n, steps, step_size, start, prior):
     """θ of ``n`` independent chains after some steps, each with its own minibatches."""
-    field = native_function(two_minibatches, 3)
-    callback, priors = Callback(field.address, NO_CONTEXT), Prior(prior, np.ones(3))
+    logp_grad = native_function(two_minibatches, 3)
+    callback, priors = Callback(logp_grad.address, NO_CONTEXT), Prior(prior, np.ones(3))
     rng = np.random.default_rng(3)
     arguments = rng.integers(2, size=(n, steps))
     blocks = np.array([[SIMPLEX, 0, 1, 3]], dtype=np.int64)
@@ -251,12 +251,12 @@ BLOCKS = np.array([[SIMPLEX, 0, 1, 2], [POSITIVE, 2, 1, 2]], dtype=np.int64)
 
 @pytest.mark.parametrize("log_theta", [[0.0, 1.0], [-600.0, 4.0]])
 def test_counts_and_exposures_are_distinguished(log_theta):
-    field = native_function(poisson_like, 4)
+    logp_grad = native_function(poisson_like, 4)
     values, counts, exposures = np.empty((3, 4))
     values_from_logs(BLOCKS, np.array([-900.0, 2.0, *log_theta]), values)
     before = values.copy()
     found = CountsAt(values, counts, exposures)
-    failed = estimate_counts(Callback(field.address, NO_CONTEXT), 0, BLOCKS, found)
+    failed = estimate_counts(Callback(logp_grad.address, NO_CONTEXT), 0, BLOCKS, found)
     assert failed == -1
     np.testing.assert_array_equal(values, before)
     np.testing.assert_allclose(counts, [3, 5, 7, 0], rtol=1e-12)
@@ -283,11 +283,11 @@ def negative(position, argument, context, output):
 
 
 def run_two(function, arguments, state):
-    field = native_function(function, 2)
+    logp_grad = native_function(function, 2)
     return scir(
-        Callback(field.address, NO_CONTEXT), np.array(arguments), np.array([[SIMPLEX, 0, 1, 2]]),
-        state, Prior(*np.ones((2, 2))), 0.1, np.ones(2), NO_TOTALS, NOWHERE, stream(),
-        CountsAt(*np.empty((3, 2))),
+        Callback(logp_grad.address, NO_CONTEXT), np.array(arguments),
+        np.array([[SIMPLEX, 0, 1, 2]]), state, Prior(*np.ones((2, 2))), 0.1, np.ones(2),
+        NO_TOTALS, NOWHERE, stream(), CountsAt(*np.empty((3, 2))),
     )  # fmt: skip
 
 
@@ -348,10 +348,10 @@ def tilted_chains(count_total, step_size=0.02, steps=250):
     begin = 0.0 if math.isnan(count_total) else count_total
     total = rng.gamma(2.0 + begin, size=CHAINS)
     log_state = np.log(total[:, None] * np.column_stack([share, 1.0 - share])).ravel()
-    field = native_function(tilt, 2 * CHAINS)
+    logp_grad = native_function(tilt, 2 * CHAINS)
     ones = np.ones(2 * CHAINS)
     failed, _ = scir(
-        Callback(field.address, NO_CONTEXT), np.zeros(steps, dtype=np.int64),
+        Callback(logp_grad.address, NO_CONTEXT), np.zeros(steps, dtype=np.int64),
         np.array([[SIMPLEX, 0, CHAINS, 2]]), log_state, Prior(ones, ones), step_size, ones,
         np.full(2 * CHAINS, count_total), NOWHERE, stream(5), CountsAt(*np.empty((3, 2 * CHAINS))),
     )  # fmt: skip
@@ -393,10 +393,10 @@ def test_a_total_equal_to_the_sum_of_the_counts_changes_nothing():
     """Where counts are constant; without a total the draws are the same to the last bit."""
     ends = []
     for totals in (NO_TOTALS, np.full(3, math.nan), np.full(3, COUNTS[0].sum())):
-        field = native_function(two_minibatches, 3)
+        logp_grad = native_function(two_minibatches, 3)
         log_state = np.log([0.3, 12.0, 1.0])
         scir(
-            Callback(field.address, NO_CONTEXT), np.zeros(4, dtype=np.int64),
+            Callback(logp_grad.address, NO_CONTEXT), np.zeros(4, dtype=np.int64),
             np.array([[SIMPLEX, 0, 1, 3]]), log_state, Prior(np.full(3, 0.5), np.ones(3)), 0.25,
             np.ones(3), totals, NOWHERE, stream(), CountsAt(*np.empty((3, 3))),
         )  # fmt: skip

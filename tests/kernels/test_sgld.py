@@ -12,7 +12,7 @@ from pymc_geodesic.integrators import Scratch
 from pymc_geodesic.kernels import sgld
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
-from tests.kernels.drivers import called, gradient_field, run_sgld
+from tests.kernels.drivers import called, compile_logp_grad, run_sgld
 from tests.mutants import (
     BIASED_ADAGRAD,
     BIASED_AVERAGED_NOISE,
@@ -41,10 +41,12 @@ def rugged(position, argument, context, output):
     return 0.0
 
 
-def run(field, x, step_size, arguments, squares, stream, kernel=sgld, last=NOTHING, known=NOTHING):
+def run(
+    logp_grad, x, step_size, arguments, squares, stream, kernel=sgld, last=NOTHING, known=NOTHING
+):
     """Run the kernel."""
     scratch = Scratch(np.empty(x.size), np.empty(x.size))
-    return kernel(called(field), arguments, x, step_size, squares, last, known, stream, scratch)
+    return kernel(called(logp_grad), arguments, x, step_size, squares, last, known, stream, scratch)
 
 
 def by_hand(x, step_size, arguments, squares, stream, last, known):
@@ -76,8 +78,8 @@ def draws(stream, n):
 @pytest.mark.parametrize("squares", [NOTHING, np.zeros(SIZE)], ids=["plain", "AdaGrad"])
 def test_recursion_by_hand(squares, last, known):
     arguments = np.random.default_rng(1).integers(3, size=40)
-    field, ends = native_function(rugged, SIZE), []
-    for step in (by_hand, lambda *state, **noise: run(field, *state, **noise)):
+    logp_grad, ends = native_function(rugged, SIZE), []
+    for step in (by_hand, lambda *state, **noise: run(logp_grad, *state, **noise)):
         x, own, own_last = np.linspace(-2.0, 2.0, SIZE), squares.copy(), last.copy()
         stream = new_stream(np.random.default_rng(2))
         found = step(x, 0.3, arguments, own, stream, last=own_last, known=known)
@@ -121,10 +123,10 @@ def variance_deviations(noisy, kernel=sgld):
     expected = (1.0 + 0.25 * step_size**2 * noise) / (CURVATURES * (1.0 - pull))
     x = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(expected)
     streams = split_stream(new_stream(rng), N_CHAINS)
-    field = native_function(noisy_normal, 3)
+    logp_grad = native_function(noisy_normal, 3)
     signs = rng.choice([-1, 1], size=(N_CHAINS, n_steps)) * int(noisy)
     for chain in range(N_CHAINS):
-        run(field, x[chain], step_size, signs[chain], NOTHING, streams[chain], kernel)
+        run(logp_grad, x[chain], step_size, signs[chain], NOTHING, streams[chain], kernel)
     assert (1.0 - 2.0 * pull).max() ** n_steps < 0.2
     return np.abs(x.var(axis=0) / expected - 1.0) / math.sqrt(2.0 / N_CHAINS)
 
@@ -141,18 +143,18 @@ def target(request):
 
 
 @pytest.fixture(scope="module")
-def field(target):
-    return gradient_field(target)
+def logp_grad(target):
+    return compile_logp_grad(target)
 
 
-def test_exact_draws_stay_exact(target, field):
-    x = run_sgld(target, field, N_CHAINS, **FRESH)
+def test_exact_draws_stay_exact(target, logp_grad):
+    x = run_sgld(target, logp_grad, N_CHAINS, **FRESH)
     assert target.worst(x) < LIMIT, target.deviations(x)
 
 
 @pytest.fixture(scope="module")
 def laplace():
-    return gradient_field(LAPLACE)
+    return compile_logp_grad(LAPLACE)
 
 
 SMALL_FAULTS = ["sgld: noise 10 % too small"]
@@ -204,7 +206,7 @@ def test_variance_with_averaged_noise_by_the_lyapunov_equation(step_size, part):
 
     The gradient noise is that part of the noise of the dynamics, and known.
     """
-    field = native_function(kicked_normal, 3)
+    logp_grad = native_function(kicked_normal, 3)
     normal, pull = draws(new_stream(np.random.default_rng(5)), 3)[0], 0.5 * step_size**2
     noise = part * (2.0 - pull) / pull
     known = np.full(3, noise)
@@ -212,7 +214,7 @@ def test_variance_with_averaged_noise_by_the_lyapunov_equation(step_size, part):
     def after(x, last):
         x, last = np.full(3, x), np.full(3, last)
         run(
-            field, x, step_size, np.zeros(1, dtype=np.int64), NOTHING,
+            logp_grad, x, step_size, np.zeros(1, dtype=np.int64), NOTHING,
             new_stream(np.random.default_rng(5)), last=last, known=known,
         )  # fmt: skip
         return np.array([x[0], last[0]])
@@ -230,7 +232,7 @@ def kicked():
     return native_function(kicked_normal, 3)
 
 
-def averaged_deviations(field, kernel=sgld):
+def averaged_deviations(logp_grad, kernel=sgld):
     """Standard errors between the squares of chains and their stationary mean.
 
     The chains start where x and ν have the covariance of the recursion: E xν = hc/2.
@@ -244,7 +246,7 @@ def averaged_deviations(field, kernel=sgld):
     streams = split_stream(new_stream(rng), N_CHAINS)
     for chain in range(N_CHAINS):
         run(
-            field, x[chain], STEP, signs[chain], NOTHING, streams[chain], kernel, last[chain],
+            logp_grad, x[chain], STEP, signs[chain], NOTHING, streams[chain], kernel, last[chain],
             KICKS**2,
         )  # fmt: skip
     return np.abs(np.mean(x**2, axis=0) - 1.0) / math.sqrt(2.0 / N_CHAINS)
@@ -277,10 +279,10 @@ def test_positions_are_of_second_order_with_averaged_noise():
     weight = np.exp(-(grid**2) / 2.0 - grid**4 / 4.0)
     exact = weight @ grid**2 / weight.sum()
     x, last, stream = np.zeros(1), np.zeros(1), new_stream(np.random.default_rng(5))
-    field, one = native_function(quartic, 1), np.zeros(1, dtype=np.int64)
+    logp_grad, one = native_function(quartic, 1), np.zeros(1, dtype=np.int64)
     squares = np.empty(400_000)
     for i in range(squares.size):
-        run(field, x, 0.7, one, NOTHING, stream, last=last)
+        run(logp_grad, x, 0.7, one, NOTHING, stream, last=last)
         squares[i] = x[0] ** 2
     error = squares.reshape(200, -1).mean(axis=1).std() / math.sqrt(200)
     assert error / exact < 0.005

@@ -27,11 +27,11 @@ def multinomial_and_poisson(position, argument, context, output):
     return 0.0
 
 
-def advance(field, log_state, step_size, n_steps, stream):
+def advance(logp_grad, log_state, step_size, n_steps, stream):
     arguments = np.zeros(n_steps, dtype=np.int64)
     return sgrld(
-        Callback(field.address, NO_CONTEXT), arguments, BLOCKS, log_state, PRIOR, step_size, UNIT,
-        stream, np.empty(4),
+        Callback(logp_grad.address, NO_CONTEXT), arguments, BLOCKS, log_state, PRIOR, step_size,
+        UNIT, stream, np.empty(4),
     )  # fmt: skip
 
 
@@ -41,8 +41,8 @@ def test_one_step_is_that_of_the_paper():
     noise = np.empty(4)
     fill_normal(stream.copy(), noise)
     state = np.log(theta)
-    field = native_function(multinomial_and_poisson, 4)
-    assert advance(field, state, 0.3, 1, stream) == -1
+    logp_grad = native_function(multinomial_and_poisson, 4)
+    assert advance(logp_grad, state, 0.3, 1, stream) == -1
     omega = theta[:3] / theta[:3].sum()
     drift = np.append(
         PRIOR.shape[:3] + np.array([2.0, 0.0, 9.0]) - 11.0 * omega - theta[:3],
@@ -56,14 +56,14 @@ def test_one_step_is_that_of_the_paper():
 def test_short_steps_reach_the_posterior_of_large_components():
     """Beta and gamma marginals away from zero; long steps do not reach them."""
     dist, gamma = stats.beta(12.0, 3.9), stats.gamma(6.0, scale=1.0 / 5.0)
-    field = native_function(multinomial_and_poisson, 4)
+    logp_grad = native_function(multinomial_and_poisson, 4)
     p_values = []
     for step_size in (0.01, 0.7):
         stream = new_stream(np.random.default_rng(2))
         state = np.log([2.0, 1.5, 12.0, 1.2])
         draws = np.empty((1000, 4))
         for draw in draws:
-            advance(field, state, step_size, math.ceil(4.0 / step_size), stream)
+            advance(logp_grad, state, step_size, math.ceil(4.0 / step_size), stream)
             draw[:] = np.exp(state)
         share = draws[:, 2] / draws[:, :3].sum(axis=1)
         p_values.append(min(stats.kstest(share, dist.cdf).pvalue,
@@ -80,7 +80,7 @@ def undefined(position, argument, context, output):
 
 
 def test_an_undefined_gradient_stops_before_the_step():
-    field = native_function(undefined, 4)
+    logp_grad = native_function(undefined, 4)
     state = np.zeros(4)
-    assert advance(field, state, 0.1, 2, new_stream(np.random.default_rng(1))) == 3
+    assert advance(logp_grad, state, 0.1, 2, new_stream(np.random.default_rng(1))) == 3
     np.testing.assert_array_equal(state, 0.0)

@@ -12,7 +12,7 @@ from pymc_geodesic.kernels import ssgnht
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream, split_stream
 from tests.grids import by_default
-from tests.kernels.drivers import called, gradient_field, run_ssgnht
+from tests.kernels.drivers import called, compile_logp_grad, run_ssgnht
 from tests.mutants import BIASED_EULER, FREE_THERMOSTAT, OTHER_RECURSIONS
 from tests.native_functions import native_function
 from tests.targets import LAPLACE, LIMIT, LOG_GAMMA
@@ -33,12 +33,12 @@ def rugged(position, argument, context, output):
 
 
 def run(
-    field, product, state, inertia, step_size, diffusion, arguments, stream, kernel=ssgnht,
+    logp_grad, product, state, inertia, step_size, diffusion, arguments, stream, kernel=ssgnht,
     targets=None,
 ):  # fmt: skip
     targets = np.ones_like(inertia) if targets is None else targets
     return kernel(
-        called(field), arguments, product.space, State(*state[:2]),
+        called(logp_grad), arguments, product.space, State(*state[:2]),
         Thermostat(state[2], inertia, targets), step_size, diffusion, stream,
         Scratch(np.empty(product.size), np.empty(product.size)),
     )  # fmt: skip
@@ -75,9 +75,9 @@ def recursion_by_hand(step_size, arguments, stream):
 
 def recursion_of(kernel, step_size, arguments, stream):
     state = initial_state()
-    field = native_function(rugged, SIZE)
+    logp_grad = native_function(rugged, SIZE)
     temperature = run(
-        field, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel, TARGETS
+        logp_grad, BLOCKS, state, INERTIA, step_size, DIFFUSION, arguments, stream, kernel, TARGETS
     )
     return np.concatenate([*state, [temperature]])
 
@@ -142,11 +142,11 @@ def test_moments_of_a_normal_distribution():
     v = rng.standard_normal((N_CHAINS, 3)) * np.sqrt(temperature)
     streams = split_stream(new_stream(rng), N_CHAINS)
     signs = rng.choice([-1, 1], size=(N_CHAINS, n_steps))
-    field = native_function(noisy_normal, 3)
+    logp_grad = native_function(noisy_normal, 3)
     for chain in range(N_CHAINS):
         state = x[chain], v[chain], np.full(3, friction)
         run(
-            field, product, state, np.full(3, 1e300), step_size, np.full(3, diffusion),
+            logp_grad, product, state, np.full(3, 1e300), step_size, np.full(3, diffusion),
             signs[chain], streams[chain],
         )  # fmt: skip
     error = math.sqrt(2.0 / N_CHAINS)
@@ -164,12 +164,12 @@ def test_thermostat_compensates_gradient_noise():
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(5)
     state = np.zeros(size), rng.standard_normal(size), np.array([diffusion])
-    field, stream = native_function(noisy_normal, size), new_stream(rng)
+    logp_grad, stream = native_function(noisy_normal, size), new_stream(rng)
     inertia, diffusions = np.ones(1), np.array([diffusion])
 
     def go(n):
         signs = rng.choice([-1, 1], size=n)
-        return run(field, product, state, inertia, step_size, diffusions, signs, stream)
+        return run(logp_grad, product, state, inertia, step_size, diffusions, signs, stream)
 
     go(2000)
     temperatures, frictions = [], []
@@ -188,10 +188,10 @@ def run_beyond_critical_noise(kernel):
     product = Product([("x", Euclidean(size), 1)])
     rng = np.random.default_rng(6)
     state = np.zeros(size), rng.standard_normal(size), np.array([diffusion])
-    field, stream = native_function(noisy_normal, size), new_stream(rng)
+    logp_grad, stream = native_function(noisy_normal, size), new_stream(rng)
     temperatures = [
         run(
-            field, product, state, np.ones(1), step_size, np.array([diffusion]),
+            logp_grad, product, state, np.ones(1), step_size, np.array([diffusion]),
             strength * rng.choice([-1, 1], size=20), stream, kernel,
         )
         for _ in range(1000)
@@ -221,19 +221,19 @@ def target(request):
 
 
 @pytest.fixture(scope="module")
-def field(target):
-    return gradient_field(target)
+def logp_grad(target):
+    return compile_logp_grad(target)
 
 
-def worst(target, field, kernel=ssgnht):
-    x, v, thermostat = run_ssgnht(target, field, N_CHAINS, kernel=kernel, **SHORT)
+def worst(target, logp_grad, kernel=ssgnht):
+    x, v, thermostat = run_ssgnht(target, logp_grad, N_CHAINS, kernel=kernel, **SHORT)
     deviation = (thermostat - 1.5) * np.sqrt(2.0 * target.product.dims)
     of_thermostat = np.abs(deviation.mean(axis=0)).max() * math.sqrt(N_CHAINS)
     return max(target.worst(x, v), of_thermostat)
 
 
-def test_exact_draws_stay_exact(target, field):
-    assert worst(target, field) < LIMIT
+def test_exact_draws_stay_exact(target, logp_grad):
+    assert worst(target, logp_grad) < LIMIT
 
 
 FAULTS = [
@@ -245,4 +245,4 @@ FAULTS = [
 
 @pytest.mark.parametrize("mutant", by_default(FAULTS, of=BIASED_EULER), ids=str)
 def test_broken_kernels_are_rejected(mutant):
-    assert worst(LAPLACE, gradient_field(LAPLACE), mutant.compile()) > LIMIT
+    assert worst(LAPLACE, compile_logp_grad(LAPLACE), mutant.compile()) > LIMIT

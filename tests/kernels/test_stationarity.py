@@ -7,7 +7,7 @@ import pytest
 
 from tests.grids import by_default
 from tests.kernels.drivers import (
-    gradient_field,
+    compile_logp_grad,
     run_gmc,
     run_langevin,
     side_by_side,
@@ -30,16 +30,16 @@ def target(request):
     return request.param
 
 
-field_of = functools.cache(gradient_field)
+logp_grad_of = functools.cache(compile_logp_grad)
 
 
 @pytest.fixture
-def field(target):
-    return field_of(target)
+def logp_grad(target):
+    return logp_grad_of(target)
 
 
 SOME = [VON_MISES_FISHER, CONCENTRATION_AND_DIRECTION, DIRICHLET_ON_SIMPLEX]
-"""Curved, mixed and with walls. By default SGGMC alone runs on all targets."""
+"""A curved, a mixed and a bounded target. By default only SGGMC runs on all targets."""
 
 some_targets = pytest.mark.parametrize(
     "target", by_default([str(each) for each in SOME], of=TARGETS), ids=str, indirect=True
@@ -58,15 +58,15 @@ def test_exact_draws_pass(target):
     assert target.worst(target.draw(np.random.default_rng(9), N_CHAINS)) < LIMIT
 
 
-def test_sggmc(target, field):
-    ends = run_langevin(target, field, N_CHAINS)
+def test_sggmc(target, logp_grad):
+    ends = run_langevin(target, logp_grad, N_CHAINS)
     assert on_manifold(target, ends.x)
     assert target.worst(ends.x, ends.v) < LIMIT, target.deviations(ends.x, ends.v)
 
 
 @some_targets
-def test_gsgnht(target, field):
-    ends = run_langevin(target, field, N_CHAINS, inertia=INERTIA)
+def test_gsgnht(target, logp_grad):
+    ends = run_langevin(target, logp_grad, N_CHAINS, inertia=INERTIA)
     assert on_manifold(target, ends.x)
     assert target.worst(ends.x, ends.v) < LIMIT, target.deviations(ends.x, ends.v)
     assert thermostat_errors(ends, target, INERTIA) < LIMIT
@@ -75,8 +75,8 @@ def test_gsgnht(target, field):
 @some_targets
 @pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])
 def test_gmc(target, is_split):
-    blocks, field = side_by_side(target, N_CHAINS)
-    x, acceptance = run_gmc(target, blocks, field, N_CHAINS, is_split=is_split)
+    blocks, logp_grad = side_by_side(target, N_CHAINS)
+    x, acceptance = run_gmc(target, blocks, logp_grad, N_CHAINS, is_split=is_split)
     assert on_manifold(target, x)
     assert target.worst(x) < LIMIT, target.deviations(x)
     assert acceptance.mean() > 0.5

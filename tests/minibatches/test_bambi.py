@@ -54,11 +54,11 @@ def test_gradient_over_all_minibatches_is_that_of_the_model(name):
         compile_kwargs={"mode": "FAST_COMPILE"},
     )  # fmt: skip
     assert step.rows.dim == "__obs__"
-    estimate = step.estimator
-    estimate.reset(0)
+    estimator = step.estimator
+    estimator.reset(0)
     position = RNG.normal(size=step.product.size)
-    minibatches, _ = estimate.prepare(position, N // n, np.zeros(2, np.uint64), tune=False)
-    mean = np.mean([estimate.gradient_at(position, int(each)) for each in minibatches], axis=0)
+    minibatches, _ = estimator.prepare(position, N // n, np.zeros(2, np.uint64), tune=False)
+    mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     values = dict(step.packing.unpack(position))
     exact = model.compile_dlogp([model[each.name] for each in step.variables])(
         model.initial_point() | values

@@ -100,6 +100,7 @@ def test_shuffled_by_the_loader(dataloader, model, source, table, batch_size):
     assert not np.array_equal(numbers, np.sort(numbers))
 
 
+@pytest.mark.slow
 def test_draws_of_one_process_and_of_two(dataloader, model, source):
     with model:
         step = pg.SSGNHT(

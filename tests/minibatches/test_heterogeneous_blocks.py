@@ -159,7 +159,7 @@ def warnings_of(action, *arguments):
 
 @pytest.mark.parametrize("make", [blocks_source, rows_source])
 @pytest.mark.parametrize("route", [one_pass, draws])
-def test_sources_tell_once(make, route):
+def test_sources_warn_once(make, route):
     """By the pass over all rows, or by blocks in the order of the arrays."""
     source = make(row_blocks(*arrays_of("sorted"), block_size=200))
     (message,) = warnings_of(route, source)
@@ -176,7 +176,7 @@ def test_sources_tell_once(make, route):
 
 
 @pytest.mark.parametrize(("process", "times"), [("worker_chain_0", 1), ("worker_chain_10", 0)])
-def test_one_process_speaks_for_all(monkeypatch, process, times):
+def test_one_process_warns_for_all(monkeypatch, process, times):
     """PyMC's names of the processes of chains, which all use the same blocks."""
     monkeypatch.setattr(multiprocessing.current_process(), "name", process)
     source = blocks_source(row_blocks(*arrays_of("sorted"), block_size=200))
@@ -217,7 +217,7 @@ def regression(batches, **settings):
 
 
 @pytest.mark.parametrize("settings", [{}, {"step_size": 1e-3, "friction": 100.0}], ids=str)
-def test_steps_tell(settings):
+def test_steps_warn(settings):
     """With adapted dynamics, in the pass at the centering point, and with user-specified ones."""
     for kind, times in (("sorted", 1), ("shuffled", 0)):
         batches = row_blocks(*arrays_of(kind), block_size=300)

@@ -109,12 +109,12 @@ def test_two_observations_of_the_same_rows():
 def assert_gradient_is_exact(model):
     """Compare the mean gradient of all minibatches of an epoch with that of the model."""
     step = pg.SGGMC(batch_size=50, step_size=0.01, friction=1.0, model=model)
-    estimate, rng = step.estimator, np.random.default_rng(1)
+    estimator, rng = step.estimator, np.random.default_rng(1)
     point = {k: v + 0.1 * rng.normal(size=np.shape(v)) for k, v in model.initial_point().items()}
     position = step.packing.pack(point)
-    estimate.reset(0)
-    minibatches, _ = estimate.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
-    mean = np.mean([estimate.gradient_at(position, int(each)) for each in minibatches], axis=0)
+    estimator.reset(0)
+    minibatches, _ = estimator.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
+    mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     variables = [model[variable.name] for variable in step.variables]
     np.testing.assert_allclose(mean, model.compile_dlogp(variables)(point), rtol=1e-8)
 
@@ -161,6 +161,7 @@ def test_arrays_that_indices_select_from_are_no_rows(kind):
     assert_gradient_is_exact(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["zeros", "mask", "HSGP", "mixture", "censored"])
 def test_numbers_of_rows_in_shapes(kind):
     with pm.Model(coords={"component": range(2)}) as model:
@@ -411,6 +412,7 @@ def test_missing_values():
         pg.SGGMC(batch_size=50, model=model)
 
 
+@pytest.mark.slow
 def test_steps_are_pickled_with_their_rows():
     with regression():
         step = pg.SGGMC(batch_size=50)

@@ -223,7 +223,7 @@ def chain_means(source, seed, values, n_draws, n_steps):
 def test_streamed_chains_are_independent(n_blocks, n_steps):
     """Between chains, minibatches at the same step have no more in common than by chance.
 
-    Also where the blocks differ, so that what is seen at the same time would be alike.
+    Also if the blocks differ, so that chains in the same block would be correlated.
     """
     rng = np.random.default_rng(1)
     n_rows = 5 * n_blocks

@@ -82,6 +82,7 @@ def zarr_arrays(folder):
     return group["X"], group["y"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stored", [memory_maps, slow(zarr_arrays)])
 def test_rows_on_disk_give_the_draws_of_rows_in_memory(tmp_path, stored):
     """Also in other processes, after this one has read from the files."""

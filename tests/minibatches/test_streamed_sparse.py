@@ -81,10 +81,10 @@ def estimator_of(model, batches=None, *, batch_size=BATCH, order="shuffled", kwa
     return MinibatchGradient(density, compile_kwargs=kwargs)
 
 
-def output_of(field, position, argument):
+def output_of(function, position, argument):
     output = np.empty(position.size)
-    evaluate(field.address, position, argument, field.context, output)
-    field.raise_error()
+    evaluate(function.address, position, argument, function.context, output)
+    function.raise_error()
     return output
 
 
@@ -148,12 +148,12 @@ def test_variance_of_the_gradient_is_that_of_dense_blocks(model, dense_model, ta
     X, y, w = table
     ours = estimator_of(model, blocks_of(X, y), order=order)
     theirs = estimator_of(dense_model, blocks_of(X.toarray(), y), order=order)
-    fields = [estimator.compile_noise() for estimator in (ours, theirs)]
+    functions = [estimator.compile_noise() for estimator in (ours, theirs)]
     for _ in range(12):
         starts = [estimator.next_minibatches(1) for estimator in (ours, theirs)]
         found, expected = (
-            output_of(field, w.ravel(), start[0])
-            for field, start in zip(fields, starts, strict=True)
+            output_of(function, w.ravel(), start[0])
+            for function, start in zip(functions, starts, strict=True)
         )
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * expected.max())
 
@@ -190,9 +190,9 @@ def test_formats_duplicates_types_and_names(model, dense_model, table, form):
     theirs = estimator_of(dense_model, [(2.0 * pairs.toarray(), y)])
     found, expected = (gradients_of(each, w.ravel(), 12) for each in (ours, theirs))
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-    fields = [each.compile_noise() for each in (ours, theirs)]
+    functions = [each.compile_noise() for each in (ours, theirs)]
     np.testing.assert_allclose(
-        *(output_of(field, w.ravel(), 7) for field in fields), rtol=1e-9, atol=1e-9
+        *(output_of(function, w.ravel(), 7) for function in functions), rtol=1e-9, atol=1e-9
     )
 
 

@@ -60,11 +60,11 @@ def regression(data, *, containers=False, like=LIKE):
 
 def assert_gradients_are_those_of_all_rows(step, expected_model):
     """Compare the mean gradient of one epoch with the gradient of a model of all rows."""
-    estimate = step.estimator
+    estimator = step.estimator
     position = np.random.default_rng(1).normal(size=step.product.size)
-    estimate.reset(0)
-    minibatches, _ = estimate.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
-    mean = np.mean([estimate.gradient_at(position, int(each)) for each in minibatches], axis=0)
+    estimator.reset(0)
+    minibatches, _ = estimator.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
+    mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     point = expected_model.initial_point() | dict(step.packing.unpack(position))
     exact = expected_model.compile_dlogp([expected_model[v.name] for v in step.variables])(point)
     np.testing.assert_allclose(mean, exact, rtol=1e-6, atol=1e-6)
@@ -122,6 +122,7 @@ def test_models_with_minibatches_of_pymc(path):
         step_of(model, table_blocks(path, like=LIKE))
 
 
+@pytest.mark.slow
 def test_rows_that_are_sorted_are_reported(tmp_path):
     TABLE.sort_values("x").to_parquet(tmp_path / "rows.parquet")
     model = regression(LIKE, containers=True)
@@ -229,6 +230,7 @@ def test_levels_unknown_to_bambi(tmp_path):
             step_of(built.backend.model, table_blocks(tmp_path, like=built))
 
 
+@pytest.mark.slow
 def test_program_of_the_documentation(tmp_path, monkeypatch):
     bambi = pytest.importorskip("bambi", reason="needs Bambi")
     page = Path(__file__).parents[2] / "docs" / "any_model.md"

@@ -100,7 +100,7 @@ class Enumeration:
 
 
 def by_batches(values, expected, n_batches=40):
-    """Deviation of a mean from what is expected, in standard errors from batches."""
+    """Deviation of a mean from its expectation, in standard errors from batches."""
     batches = np.array([part.mean(axis=0) for part in np.array_split(values, n_batches)])
     return (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(n_batches))
 

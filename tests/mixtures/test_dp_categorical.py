@@ -47,6 +47,7 @@ def test_collapsed_gibbs_samples_partitions_exactly(exact):
     assert abs(by_batches(alpha, exact.alpha)) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "edit"),
     [
@@ -67,6 +68,7 @@ def test_mutants_of_collapsed_gibbs_are_detected(part, edit, monkeypatch):
     assert np.abs(exact.z_scores(found)).max() > 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch_size", "n"), [(2, 6_000), slow(2, 12_000), slow(None, 12_000)])
 def test_slice_sampling_samples_partitions_exactly(exact, batch_size, n):
     """With all rows, or two at a time; errors account for autocorrelation.

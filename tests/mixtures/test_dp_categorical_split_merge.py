@@ -46,6 +46,7 @@ def exact():
     return Enumeration(ByProposalsAlone.alpha)
 
 
+@pytest.mark.slow
 def test_split_merge_proposals_sample_partitions_exactly(exact):
     found, _ = run(ByProposalsAlone(), 20_000, 3)
     assert len(np.unique(exact.indices(found))) > 45

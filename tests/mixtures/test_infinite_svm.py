@@ -157,6 +157,7 @@ def assert_sizes_agree(idata, of_partitions, slack):
         assert abs(share - probability) < 4 * error + slack, (sizes, share, probability)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("augmentation", marks=pytest.mark.slow), "ssgnht"])
 def test_partitions_have_their_probabilities(method):
     """Sizes of the blocks of all partitions of four rows, against their enumeration."""

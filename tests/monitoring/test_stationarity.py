@@ -87,7 +87,7 @@ def test_gradients_that_do_not_depend_on_positions_are_not_corrected():
     assert stationarity.worst().kind in ("temperature", "all temperatures")
 
 
-def test_a_chain_that_stands_still():
+def test_a_constant_chain():
     """Its position is the same to rounding, so that there is nothing to regress on."""
     stationarity = Stationarity(2, 2, 200)
     for draw in range(800):

@@ -108,6 +108,7 @@ def layouts(rng, rows, columns):
     yield np.broadcast_to(rng.normal(size=(rows, 1)), (rows, columns))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "inner"), cross([5, 0, 1], [4, 0, 1]))
 def test_products_of_any_memory_layout(product, rows, inner):
     rng = np.random.default_rng(1)

@@ -270,6 +270,7 @@ def test_derivatives_of_the_matrix_form_through_pytensor(mode):
         np.testing.assert_allclose(gradient, differences, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["NUMBA", "FAST_COMPILE"])
 def test_derivatives_of_the_spectral_form_through_pytensor(mode):
     values, slopes = pt.tensor("a", shape=(2,)), pt.tensor("g", shape=(2,))

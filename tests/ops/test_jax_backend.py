@@ -102,6 +102,7 @@ def assert_all_close(found, expected):
             np.testing.assert_array_less(np.abs(a - b) / scale, TOLERANCE)
 
 
+@pytest.mark.slow
 def test_integrals_are_those_of_numpy(found):
     assert_all_close(found["spectral"], [spectral_moments(*case) for case in SPECTRAL])
     assert_all_close(found["matrix"], [matrix_moments(*case) for case in MATRIX + CIRCLE])
@@ -125,6 +126,7 @@ def test_nonfinite_parameters_give_nan(found):
     assert np.isnan(found["not finite"]).all()
 
 
+@pytest.mark.slow
 def test_jax_is_imported_by_its_own_mode_only():
     code = """
 import sys
@@ -146,6 +148,7 @@ def drawn_by_jax(seed):
     return pm.draw([x, y], draws=2, random_seed=seed, mode="JAX")
 
 
+@pytest.mark.slow
 def test_draws():
     """Draws have the right mean, are reproducible, and differ between calls."""
     pytest.importorskip("jax")

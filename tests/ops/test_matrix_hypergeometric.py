@@ -75,6 +75,7 @@ def by_importance(n, d, size=40_000, seed=1):
     return sum(spheres) + np.log(weight.mean()), weight.std() / weight.mean() / np.sqrt(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [(0.0, 0.0), (1.0, 1.0), (9.0, 2.0), (40.0, 40.0), (500.0, 3.0)])
 def test_orthogonal_matrices_of_two_dimensions(of_two, d):
     d = np.array(d)
@@ -97,6 +98,7 @@ def test_two_columns_of_three_rows_are_rotations(of_two, d):
     assert found == pytest.approx(orthogonal_matrices(d), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "d", [(2, 2, 2), (10, 3, 1), (10, 10, 1), (100, 100, 100), (1e4, 100, 1), (1e6, 1e6, 1e6)]
 )
@@ -104,6 +106,7 @@ def test_three_columns_of_three_rows_are_orthogonal_matrices(integral, d):
     assert integral(3, d) == pytest.approx(orthogonal_matrices(d), rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_result_depends_on_the_node_weights(integral, monkeypatch):
     """A mutant that halves the weight of a node is detected."""
     nodes = matrix_hypergeometric.line_nodes
@@ -244,6 +247,7 @@ def test_a_single_column_or_all_but_one_is_bingham(case, size):
     assert shifted == pytest.approx(2.0 * size * a.sum() + exact, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EIGENVALUES)
 def test_symmetries_of_both_matrices(case):
     a, b = np.array(EIGENVALUES[case]), np.array([2.5, 0.3, -1.0])

@@ -101,6 +101,7 @@ def run(code):
     ).stdout.split()
 
 
+@pytest.mark.slow
 def test_dispatch_is_imported_with_the_first_op():
     """It takes half a second, which importing the package must not."""
     modules = [

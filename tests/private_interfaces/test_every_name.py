@@ -1,4 +1,4 @@
-"""What the package takes from inside PyMC, PyTensor and Numba has a canary in this folder."""
+"""Each private name of PyMC, PyTensor and Numba that is imported has a test in this folder."""
 
 import ast
 from pathlib import Path
@@ -9,11 +9,11 @@ FOLDER = Path(__file__).parent
 FOREIGN = ("pymc", "pytensor", "numba")
 PUBLISHED = {"numba", "numba.extending", *PUBLIC}
 OF_WRITERS = tuple(name for name in EXTENSION if not name.startswith("pytensor.link"))
-"""Modules for whoever writes a distribution, a transform or an Op."""
+"""Modules for authors of distributions, transforms and Ops."""
 
 
 def private_names(source: str) -> set[tuple[str, str]]:
-    """Modules and names that a source imports from inside the three packages."""
+    """Modules and private names of the three packages that a source imports."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in FOREIGN:
@@ -24,7 +24,7 @@ def private_names(source: str) -> set[tuple[str, str]]:
 
 
 def test_every_private_name_has_a_canary():
-    """Whoever reaches further inside adds a test here that says what breaks."""
+    """Each import of a private name has a test in this folder that states what depends on it."""
     here = set().union(*(private_names(path.read_text()) for path in FOLDER.glob("test_*.py")))
     missing = {
         module: names

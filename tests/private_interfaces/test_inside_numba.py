@@ -1,7 +1,7 @@
-"""What the package takes from inside Numba is there, and works as it assumes.
+"""Private interfaces of Numba that the package uses.
 
-A test that fails here names the interface that a new version has changed, and its docstring says
-what breaks in the package with it.
+A failing test names the interface that a new version has changed; its docstring states what
+depends on it.
 """
 
 import numba
@@ -17,7 +17,7 @@ from pymc_geodesic.runtime import jit
 
 
 def test_arrays_inside_an_intrinsic():
-    """`jit.borrow` and the fields take the pointer of an array and drop its counter."""
+    """`jit.borrow` and gradient functions take pointers of arrays without counting references."""
 
     @jit.compiled(cache=False)
     def total(x):
@@ -34,16 +34,16 @@ def test_arrays_inside_an_intrinsic():
 
 
 def test_error_of_types_that_do_not_fit():
-    """Manifolds turn it into a sentence about the array that was passed."""
+    """Manifolds replace it by an error message about the argument."""
     with pytest.raises(TypingError):
         numba.njit(lambda x: x.no_such_attribute)(1.0)
 
 
 def test_machine_code_of_a_signature():
-    """`kernel.call` is what ``Dispatcher.compile`` returns: code that looks at no types.
+    """`kernel.call` is the result of ``Dispatcher.compile``: code that does not check types.
 
-    Were it to return the dispatcher, or nothing, each call would spell out the types of all named
-    tuples, as much as an inner step of a small model, or there would be no call at all.
+    If it returned the dispatcher, each call would determine the types of all named tuples, which
+    takes as long as an inner step of a small model.
     """
 
     @numba.njit
@@ -53,18 +53,17 @@ def test_machine_code_of_a_signature():
     code = total.compile((float64[::1], float64))
     assert code(np.arange(4.0), 2) == 12.0
     assert total.compile((float64[::1], float64)) is code
-    assert len(total.signatures) == 1, "the code looked at types"
+    assert len(total.signatures) == 1, "the code checked types"
     assert total(np.arange(4.0), 2) == 12.0
-    assert len(total.signatures) == 2, "a dispatcher looks at them"
+    assert len(total.signatures) == 2, "a dispatcher checks them"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forceinline", [False, True])
-def test_part_in_the_place_of_its_call(forceinline):
-    """`kernel.part` becomes code of the kernel that calls it, with ``forceinline``.
+def test_parts_are_inlined(forceinline):
+    """With ``forceinline``, `jit.part` is inlined in the kernel that calls it.
 
-    Without it a part that is long is called, and inner steps cost what it takes to hand over its
-    named tuples.
+    Otherwise a long part is called, and each inner step passes its named tuples.
     """
 
     @numba.njit(forceinline=forceinline)
@@ -93,11 +92,11 @@ def test_part_in_the_place_of_its_call(forceinline):
         ("no_cfunc_wrapper", "llvm_cfunc_wrapper_name"),
     ],
 )
-def test_wrappers_that_nobody_calls(option, wrapper):
-    """Parts of kernels leave both wrappers out, kernels that for C, fields none.
+def test_wrappers_without_a_caller(option, wrapper):
+    """Parts omit both wrappers, kernels the one for C, functions for C the one for Python.
 
-    An option that Numba no longer knows is an error when the package is imported. One without
-    effect makes cold starts longer: a wrapper takes longer to compile than many a part. And
+    An option that Numba no longer has raises an error when the package is imported; one without
+    effect makes first calls slower, since a wrapper often takes longer to compile than a part.
     `jit.machine_address` finds the address for C by the name of the wrapper.
     """
     for is_left_out in (False, True):
@@ -109,7 +108,7 @@ def test_wrappers_that_nobody_calls(option, wrapper):
             assert result.library.get_pointer_to_function(name)
 
 
-def test_what_intrinsics_make_arrays_with():
+def test_arrays_and_copies_in_intrinsics():
     """`np_cfarray` views memory as an array, `raw_memmove` counts items and their size."""
 
     @intrinsic

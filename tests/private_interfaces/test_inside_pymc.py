@@ -1,7 +1,7 @@
-"""What the package takes from inside PyMC is there, and works as it assumes.
+"""Private interfaces of PyMC that the package uses.
 
-A test that fails here names the interface that a new version has changed, and its docstring says
-what breaks in the package with it.
+A failing test names the interface that a new version has changed; its docstring states what
+depends on it.
 """
 
 import inspect
@@ -49,7 +49,7 @@ from xarray import Dataset, DataTree
 
 
 class Still(BlockedStep):
-    """A step that stays where it is and writes down how it is called."""
+    """A step that does not move and records its calls."""
 
     name = "still"
     default_blocked = True
@@ -71,7 +71,7 @@ class Still(BlockedStep):
 
 
 def test_blocked_step():
-    """Every step method is one: `setup_chain` begins a chain, `step` draws, stats are declared."""
+    """Base class of the step methods: `setup_chain`, `step` and the types of sample stats."""
     with pm.Model():
         x = pm.Normal("x")
         step = Still([x])
@@ -93,7 +93,7 @@ def test_blocked_step():
 
 
 def test_warnings_of_chains_over_shards(caplog):
-    """`distributed.sample` checks convergence as `pymc.sample` does, and says what is wrong."""
+    """`distributed.sample` checks convergence as `pymc.sample` does, and logs its warnings."""
     draws = np.stack([np.zeros(200), np.ones(200)]) + np.random.default_rng(1).normal(size=(2, 200))
     with pm.Model() as model:
         pm.Normal("x")
@@ -105,8 +105,8 @@ def test_warnings_of_chains_over_shards(caplog):
     )
     found = run_convergence_checks(tree, model)
     assert WarningType.CONVERGENCE in [each.kind for each in found]
-    log_warnings([SamplerWarning(WarningType.BAD_PARAMS, "shards are unlike", "warn")])
-    assert "shards are unlike" in caplog.text
+    log_warnings([SamplerWarning(WarningType.BAD_PARAMS, "shards differ", "warn")])
+    assert "shards differ" in caplog.text
 
 
 def test_blocked_step_is_built_by_new():
@@ -115,7 +115,7 @@ def test_blocked_step_is_built_by_new():
 
 
 class Observed(Still):
-    """Write down which functions read the variables, and the options of `pymc.sample` then."""
+    """Record the options of `pymc.sample` if `assign_step_methods` reads the variables."""
 
     @property
     def vars(self):
@@ -130,18 +130,18 @@ class Observed(Still):
 
 
 @pytest.mark.parametrize(
-    "asked", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
+    "options", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
 )
-def test_backend_of_sample(asked):
+def test_backend_of_sample(options):
     """A step warns of a backend that `pymc.sample` cannot pass to it.
 
     It finds the options in the frame of `pymc.sample` while `assign_step_methods` reads its
-    variables; without that there is no warning.
+    variables; otherwise no warning is issued.
     """
     settings = {"chains": 1, "cores": 1, "progressbar": False, "quiet": True}
     with pm.Model():
         step = Observed([pm.Normal("x")])
-        pm.sample(2, tune=1, step=step, compute_convergence_checks=False, **settings, **asked)
+        pm.sample(2, tune=1, step=step, compute_convergence_checks=False, **settings, **options)
     assert step.options
     assert all(each is step.options[0] for each in step.options)
     linker = get_mode(step.options[0]["mode"]).linker
@@ -175,7 +175,7 @@ class Keeps(WithSamplingState):
 
 
 def test_sampling_state():
-    """Chains in several processes, and replays, rest on states that copy arrays and generators."""
+    """Chains in other processes and resumed chains need states that copy arrays and generators."""
     there, here = Keeps([2]), Keeps([2])
     there.position[:] = 3.0
     there.adaptation.update(0.1, True)
@@ -212,7 +212,7 @@ def test_dual_average_adaptation():
 
 
 class Written(_ZarrChainBase):
-    """Write down what `pm.sample` does with the trace of a chain."""
+    """Record the calls that `pm.sample` makes of the trace of a chain."""
 
     def __init__(self):
         self.calls = []
@@ -231,7 +231,7 @@ class Written(_ZarrChainBase):
 
 
 class Writes(_ZarrTraceBase):
-    """Write down how `pm.sample` begins a run."""
+    """Record the call with which `pm.sample` begins a run."""
 
     def init_trace(self, chains, draws, tune, step, model, vars, test_point):
         self.given = (chains, draws, tune, step, model, vars)
@@ -248,8 +248,8 @@ class Writes(_ZarrTraceBase):
         return DataTree.from_dict({"posterior": Dataset({"x": 7.0})})
 
 
-def test_traces_that_know_the_step():
-    """`CheckpointTrace` learns of the step and its draws as PyMC's own traces in zarr do."""
+def test_traces_receive_the_step():
+    """`CheckpointTrace` receives the step and its draws by the interface of PyMC's Zarr traces."""
     assert issubclass(ZarrChain, _ZarrChainBase)
     assert issubclass(ZarrTrace, _ZarrTraceBase)
     trace = Writes()
@@ -270,8 +270,8 @@ def test_traces_that_know_the_step():
     assert tree.posterior["x"] == 7.0
 
 
-def test_what_a_run_is_described_by():
-    """A run is that of a model, its data and its steps, and its draws have their dimensions."""
+def test_description_of_a_run():
+    """`runs.identity` and the draws on disk use the model, its data, steps and dimensions."""
     with pm.Model(coords={"d": ["a", "b"]}) as model:
         data = pm.Data("data", [1.0, 2.0], dims="d")
         x = pm.Normal("x", data, dims="d")
@@ -287,12 +287,12 @@ def test_what_a_run_is_described_by():
 
 
 def test_names_of_processes():
-    """Of the processes of chains, the first alone warns of blocks that are unlike."""
+    """Only the process of the first chain warns of heterogeneous blocks, by its name."""
     assert 'f"worker_chain_{chain}"' in inspect.getsource(ProcessAdapter.__init__)
 
 
 def test_sampler_warning():
-    """Temperatures and acceptance rates that are off are said through it."""
+    """Warnings about the draws of a chain are of this type."""
     warning = SamplerWarning(WarningType.BAD_PARAMS, "text", "warn")
     assert (warning.kind, warning.message, warning.level) == (
         WarningType.BAD_PARAMS,
@@ -302,13 +302,13 @@ def test_sampler_warning():
 
 
 def test_names_for_annotations_and_errors():
-    """`SamplingError` ends a chain; the others annotate what `pm.sample` hands over."""
+    """`SamplingError` ends a chain; the others annotate arguments that `pm.sample` passes."""
     assert issubclass(SamplingError, RuntimeError)
     assert all(each is not None for each in (PointType, StatsType, RandomGenerator))
 
 
 def test_random_generator_from_what_users_pass():
-    """Steps make their stream of it; one that is handed over is copied unless said otherwise."""
+    """Steps seed their stream with it; a generator is copied, except with ``copy=False``."""
     rng = np.random.default_rng(1)
     assert get_random_generator(rng, copy=False) is rng
     assert get_random_generator(rng) is not rng
@@ -316,14 +316,14 @@ def test_random_generator_from_what_users_pass():
 
 
 def test_values_of_variables():
-    """``vars=`` of a step takes what users name; the step works on value variables."""
+    """``vars=`` of a step contains random variables; the step uses value variables."""
     with pm.Model() as model:
         x = pm.Normal("x")
     assert get_value_vars_from_user_vars([x], model) == [model.rvs_to_values[x]]
 
 
 def test_points_with_jitter():
-    """Sums that look constant are compared at several points, which only jitter moves."""
+    """Sums that may be constant are compared at several points, which differ by jitter."""
     with pm.Model() as model:
         x, _ = pm.Normal("x"), pm.Normal("y")
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
@@ -334,7 +334,7 @@ def test_points_with_jitter():
 
 
 def test_default_transform():
-    """It marks unit vectors and frames; `_default_transform` is a singledispatch on Ops."""
+    """Unit vectors and frames register their transforms in this singledispatch on Ops."""
     with pm.Model():
         x = pm.Dirichlet("x", np.ones(3))
     assert _default_transform(x.owner.op, x).name == "simplex"
@@ -342,7 +342,7 @@ def test_default_transform():
 
 
 def test_minibatch():
-    """Rows of `pm.Minibatch` are found again, because outputs and inputs stand in one order."""
+    """The data of `pm.Minibatch` are found by the common order of its outputs and inputs."""
     X, y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
     rows = pm.Minibatch(X, y, batch_size=3)
     (node,) = {each.owner for each in rows}
@@ -354,9 +354,9 @@ def test_minibatch():
 
 
 def test_total_size():
-    """A variable with ``total_size=`` is scaled already, and is told by its Op.
+    """A variable with ``total_size=`` has its own Op, whose log-density is scaled.
 
-    The conditional laws of local variables take that scaling out again.
+    Conditional distributions of local variables are computed without that scaling.
     """
     with pm.Model() as model:
         pm.Normal("y", observed=np.zeros(3), total_size=30)

@@ -1,7 +1,7 @@
-"""What the package takes from inside PyTensor is there, and works as it assumes.
+"""Private interfaces of PyTensor that the package uses.
 
-A test that fails here names the interface that a new version has changed, and its docstring says
-what breaks in the package with it.
+A failing test names the interface that a new version has changed; its docstring states what
+depends on it.
 """
 
 import numba
@@ -33,7 +33,7 @@ from tests.processes import in_its_own_process
 
 
 class Twice(Op):
-    """Two times a vector; its implementation says that it is Numba's by adding one more."""
+    """Two times a vector; the implementation for Numba adds 1, so that its use can be detected."""
 
     __props__ = ()
 
@@ -45,7 +45,7 @@ class Twice(Op):
 
 
 class Thrice(Twice):
-    """The same for the other way to register."""
+    """The same for the other registry."""
 
 
 @register_funcify_default_op_cache_key(Twice)
@@ -68,7 +68,7 @@ def thrice(op, node, **kwargs):
 
 @pytest.mark.parametrize("op", [Twice(), Thrice()], ids=["default key", "own key"])
 def test_numba_implementation_of_an_op(op):
-    """Sparse products, Bessel functions and gradients of products are registered so."""
+    """Registries of sparse products, Bessel functions and gradients of products."""
     x = pt.dvector("x")
     compiled = pytensor.function([x], op(x), mode="NUMBA")
     np.testing.assert_array_equal(compiled(np.ones(2)), [3.0, 3.0])
@@ -89,9 +89,9 @@ def test_compiled_function_of_a_graph():
 
 
 def test_compiled_function_for_types():
-    """`compile_ahead` compiles ``vm.jit_fn`` before it is called; it takes all inputs as one.
+    """`compile_ahead` compiles ``vm.jit_fn`` before the first call, for one tuple of all inputs.
 
-    With another signature chains would compile it once more, each for itself.
+    With another signature each chain would compile it again.
     """
     x, y, k = pt.dvector("x"), pt.dscalar("y"), pt.lmatrix("k")
     function = pytensor.function([x, y, k], [x * y, k.sum()], mode="NUMBA", trust_input=True)
@@ -102,9 +102,9 @@ def test_compiled_function_for_types():
 
 
 def test_function_from_source():
-    """`compile_gradient` makes the C signature around a gradient of a generated source."""
+    """`compile_gradient` compiles a generated function with a C signature."""
     source = "def f(x):\n    return x + shift\n"
-    key = f"canary of a source in {__name__}"  # what is cached imports the module it came from
+    key = f"canary of a source in {__name__}"  # cached functions import their module
     function = compile_numba_function_src(
         source, "f", {"__name__": __name__, "shift": 2.0}, cache_key=key
     )
@@ -127,7 +127,7 @@ def fixed_rv(op, node):
 
 
 def test_draws_of_a_random_variable():
-    """The draws of the distributions are compiled through it, one core draw at a time."""
+    """Random draws of the distributions are registered in it, for one draw."""
     rng = pytensor.shared(np.random.default_rng(1))
     value = np.array([1.0, 2.0])
     _, draws = FixedRV()(value, size=(3, 2), rng=rng, return_next_rng=True)
@@ -140,27 +140,27 @@ def vectorize_twice(op, node, x):
 
 
 def test_vectorisation_of_an_op():
-    """Several draws at once of topics and Gram matrices rest on this singledispatch."""
+    """Vectorized topics and Gram matrices are registered in this singledispatch."""
     x = pt.dvector("x")
     batch = vectorize_graph(Twice()(x), {x: pt.as_tensor(np.ones((2, 3)))})
     np.testing.assert_array_equal(batch.eval(mode="FAST_COMPILE"), np.full((2, 3), 7.0))
 
 
 class Whole:
-    """What is no tensor."""
+    """A type that has no tensor."""
 
 
 @_as_tensor_variable.register(Whole)
 def no_tensor(whole, *args, **kwargs):
-    raise TypeError("a whole is no tensor")
+    raise TypeError("a whole has no tensor")
 
 
 def test_what_becomes_a_tensor():
-    """`SparseData` refuses to become one, with the product to write instead.
+    """`SparseData` raises an error that names the product to use instead.
 
-    Without the registry PyTensor would say that it cannot convert an object.
+    Without the registry the error would be that PyTensor cannot convert an object.
     """
-    with pytest.raises(TypeError, match="a whole is no tensor"):
+    with pytest.raises(TypeError, match="a whole has no tensor"):
         pt.exp(Whole())
 
 
@@ -200,6 +200,7 @@ def functions_of_jax():
     return [np.asarray(each) for each in pytensor.function([x], outputs, mode="JAX")(np.ones(2))]
 
 
+@pytest.mark.slow
 def test_rewrites_of_jax_mode_run_before_the_dispatch():
     """`ops.jax_backend` registers its classes in one, so that JAX is imported by its mode only."""
     pytest.importorskip("jax")

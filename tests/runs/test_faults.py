@@ -241,6 +241,7 @@ def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
     assert_same_trees(expected, pg.resume(path, model, **QUIET))
 
 
+@pytest.mark.slow
 def test_interruption_of_a_resumed_run(model, expected, tmp_path):
     """In the second chain, in tuning of the first, and in the progress bar."""
 
@@ -358,6 +359,7 @@ def test_concurrent_process_raises(run, model):
         other.communicate()
 
 
+@pytest.mark.slow
 def test_two_processes(model, expected, tmp_path):
     path = tmp_path / "run"
     kwargs = {"cores": 2, "mp_ctx": "fork"}

@@ -121,6 +121,7 @@ def check_goes_on(path, model, chains=2):
         np.testing.assert_array_equal(again.posterior["b"][chain, : len(kept)], kept)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
 @pytest.mark.parametrize("cores", [slow(1), 2])
 def test_sigterm_of_the_main_process(start, model, tmp_path, cores):
@@ -134,6 +135,7 @@ def test_sigterm_of_the_main_process(start, model, tmp_path, cores):
     check_goes_on(tmp_path / "run", model)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc to find processes")
 def test_sigterm_of_a_chain_process(start, model, tmp_path):
     process = start(2)
@@ -169,6 +171,7 @@ def test_killed_main_process(start, model, tmp_path):
     check_goes_on(tmp_path / "run", model)
 
 
+@pytest.mark.slow
 def test_lost_signal_exception_is_raised_at_the_next_draw(model, tmp_path):
     """As for a signal while C code calls Python."""
 

@@ -130,12 +130,14 @@ def test_resumed_draws_of_proportions_are_identical(counts, name, at, tmp_path, 
     check(counts, COUNTS[name], tmp_path / "run", at, 4, monkeypatch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [20, slow(65)])
 def test_at_the_end_of_tuning(model, at, tmp_path, monkeypatch):
     """The checkpoint is from tuning, and PyMC ends tuning afterwards."""
     check(model, STEPS["with NUTS"], tmp_path / "run", at, 0, monkeypatch)
 
 
+@pytest.mark.slow
 def test_blocks_of_rows(model, tmp_path):
     """The position in an iterable is part of the state; the iterable is an argument of resume."""
 
@@ -173,6 +175,7 @@ def test_run_stopped_twice_and_extended(model, tmp_path):
         pg.resume(tmp_path / "run", model, draws=30)
 
 
+@pytest.mark.slow
 def test_complete_run_is_read(model, tmp_path):
     expected = sample(model, STEPS["SGGMC"](model), trace=checkpoints(tmp_path / "run"), **KWARGS)
     assert_same_trees(expected, pg.resume(tmp_path / "run", model))

@@ -115,7 +115,7 @@ def test_stamp_ignores_other_modules(package, changed):
 
 
 def test_address_of_a_function_for_c():
-    """The wrapper that Numba makes for C callers; fields and manifolds are called through it."""
+    """The wrapper that Numba makes for C callers; it calls gradient functions and manifolds."""
 
     @jit.compiled_for_c(cache=False)
     def add(x, y):
@@ -147,7 +147,7 @@ def test_numbers_are_not_copied_to_other_arrays(target):
 
 
 def test_cache_of_a_kernel_includes_the_stamp():
-    """The attribute is Numba's own, so this fails when a new version calls it otherwise."""
+    """The attribute is private to Numba; this fails if a new version renames it."""
     stamp = jit.source_stamp(Path(sphere.__file__))
     assert sphere.geodesic._cache._cache_file._source_stamp == stamp
 

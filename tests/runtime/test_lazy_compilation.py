@@ -58,7 +58,7 @@ def test_failed_compilation_gives_nan():
 
 
 def test_machine_code_has_the_name_of_the_cell_but_no_address():
-    """So that later processes can use what is kept on disk."""
+    """Later processes can use the code on disk."""
     scale(np.ones(3), 1.0)
     (code,) = scale.inspect_llvm().values()
     assert f"@{__name__}.scaled = external" in code.replace('"', "")

@@ -84,7 +84,7 @@ def test_extreme_words_stay_inside_the_unit_interval():
 
 @pytest.mark.parametrize("n", [*range(1, 40), 1000, 1001])
 def test_fill_normal_for_every_length(n):
-    """Odd and even lengths, shorter and longer than a vector register, and what they use up."""
+    """Odd and even lengths, shorter and longer than a vector register; state of the stream."""
     stream = stream_of()
     draws = normals(n, stream)
     assert np.isfinite(draws).all()

@@ -1,4 +1,4 @@
-"""An interrupt is never lost between machine code and the Python that it calls."""
+"""Interrupts are not lost between machine code and Python functions that it calls."""
 
 import ctypes
 import signal
@@ -25,14 +25,16 @@ def in_the_main_thread():
 
 
 @njit
-def interrupted_between_calls(field, position, argument, context, output):
+def interrupted_between_calls(function, position, argument, context, output):
     """Interrupt compiled code, which then calls an interpreted function."""
     interrupt(SIGINT)
-    return evaluate(field, position, argument, context, output)
+    return evaluate(function, position, argument, context, output)
 
 
-def call(field, output):
-    return interrupted_between_calls(field.address, np.ones(2), 0, np.zeros(1, dtype=int), output)
+def call(function, output):
+    return interrupted_between_calls(
+        function.address, np.ones(2), 0, np.zeros(1, dtype=int), output
+    )
 
 
 def negated(position, argument, context, output):
@@ -41,22 +43,22 @@ def negated(position, argument, context, output):
 
 
 def test_machine_code_ends_before_the_interrupt_is_raised():
-    field, output, value = python_function(negated), np.zeros(2), 0.0
+    function, output, value = python_function(negated), np.zeros(2), 0.0
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), defer_interrupts():
-        value = call(field, output)
+        value = call(function, output)
     assert value == -1.0
     np.testing.assert_array_equal(output, -1.0)
     assert signal.getsignal(signal.SIGINT) is handler
-    assert field.error is None
+    assert function.error is None
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupt_is_lost_without_deferral():
-    field, output = python_function(negated), np.zeros(2)
-    call(field, output)
+    function, output = python_function(negated), np.zeros(2)
+    call(function, output)
     assert np.isnan(output[0])
-    assert field.error is None
+    assert function.error is None
 
 
 def test_simultaneous_error_is_the_context():
@@ -73,11 +75,11 @@ def test_other_threads_and_processes_that_ignore_interrupts_are_left_alone():
     handler = signal.getsignal(signal.SIGINT)
     seen = []
 
-    def look():
+    def read_handler():
         with defer_interrupts():
             seen.append(signal.getsignal(signal.SIGINT))
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=read_handler)
     thread.start()
     thread.join()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -97,7 +99,7 @@ def test_steps_with_interpreted_gradients_are_interrupted_between_draws():
     point = model.initial_point()
     step.setup_chain(np.random.default_rng(1), tune=0, draws=2)
     step.step(point)
-    field, output = step.estimator.logp_grad, np.zeros(2)
+    function, output = step.estimator.logp_grad, np.zeros(2)
     with pytest.raises(KeyboardInterrupt), step.estimator.draw_context():
-        interrupted_between_calls(field.address, np.ones(2), 0, field.context, output)
+        interrupted_between_calls(function.address, np.ones(2), 0, function.context, output)
     np.testing.assert_allclose(output, -1.0)

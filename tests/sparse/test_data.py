@@ -58,10 +58,10 @@ def estimator_of(model, order="shuffled", compile_kwargs=INTERPRETED):
     return MinibatchGradient(density, compile_kwargs=compile_kwargs)
 
 
-def output_of(field, position, argument):
+def output_of(function, position, argument):
     output = np.empty(position.size)
-    evaluate(field.address, position, argument, field.context, output)
-    field.raise_error()
+    evaluate(function.address, position, argument, function.context, output)
+    function.raise_error()
     return output
 
 
@@ -104,16 +104,16 @@ def test_variance_of_the_gradient_is_that_of_the_dense_model(
     position = table[2].ravel()
     ours = estimator_of(model, order, compile_kwargs)
     theirs = estimator_of(dense_model, order)
-    fields = [estimator.compile_noise() for estimator in (ours, theirs)]
+    functions = [estimator.compile_noise() for estimator in (ours, theirs)]
     starts = [estimator.next_minibatches(3) for estimator in (ours, theirs)]
     for start in starts[0]:
-        sparse_noise, dense_noise = (output_of(field, position, start) for field in fields)
+        sparse_noise, dense_noise = (output_of(function, position, start) for function in functions)
         assert dense_noise.max() > 0.0
         np.testing.assert_allclose(sparse_noise, dense_noise, atol=1e-12 * dense_noise.max())
 
 
 def test_variance_needs_no_gradient_of_single_rows(model, dense_model, monkeypatch):
-    """They would be dense: refused where they are needed and large."""
+    """They would be dense; an error is raised if they are needed and large."""
     monkeypatch.setattr("pymc_geodesic.gradients.fisher._MAX_FISHER_SIZE", BATCH * D * K - 1)
     estimator_of(model, "independent").compile_noise()
     with pytest.raises(ValueError, match=r"each row with respect to 'w', 90 numbers"):
@@ -155,7 +155,7 @@ def test_same_draws_as_the_dense_model(model, dense_model):
 
 
 def test_nuts_and_prediction_for_other_rows(table):
-    """The containers keep their place in the trace; new rows may be of any number."""
+    """Containers remain in the trace, and new data may have any number of rows."""
     X, _, _ = table
     w = np.arange(D) - 4.0
     with pm.Model(coords={"word": [f"word {j}" for j in range(D)]}) as model:
@@ -193,7 +193,7 @@ def test_nuts_and_prediction_for_other_rows(table):
 
 
 def test_rows_are_exchanged_by_the_container_and_not_by_its_name(model, table):
-    """PyMC knows the three arrays and not the matrix, and asks nobody else."""
+    """PyMC only has the three arrays, not the matrix."""
     new = sparse.csr_array(np.eye(D)[[3, 5]])
     with model, pytest.raises(KeyError, match="X"):
         pm.set_data({"X": new})
@@ -204,7 +204,7 @@ def test_rows_are_exchanged_by_the_container_and_not_by_its_name(model, table):
         assert len(model[f"X_{part}"].get_value()) == 2
 
 
-def test_a_step_that_knew_other_rows_says_so(model, table):
+def test_a_step_built_with_other_rows_raises(model, table):
     _, y, _ = table
     with model:
         step = pg.GMC(step_size=0.1, compile_kwargs=INTERPRETED)
@@ -257,7 +257,7 @@ def test_wrong_matrices(table):
 
 @pytest.mark.parametrize("column", [3, -1])
 def test_columns_outside_the_matrix_raise(column):
-    """SciPy makes such a matrix without looking; the products would read other memory."""
+    """SciPy creates such a matrix without checks; products would read outside of the array."""
     wrong = sparse.csr_array(([1.0], [column], [0, 1]), shape=(1, 3))
     with pm.Model(), pytest.raises(ValueError, match="in columns outside 0 to 2"):
         pg.SparseData("X", wrong)

@@ -35,7 +35,7 @@ class Exact:
 
 
 Rows = Mapping[str, Any]
-"""What stands for the data in a model: arrays, containers or minibatches of them."""
+"""Data of a model: arrays, containers or minibatches."""
 
 
 class Kind:

@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 
 INTERPRETED = {"mode": "FAST_COMPILE"}
-"""Compile nothing: quick where draws are few."""
+"""Without compilation, for short runs."""
 
 
 def sample(model: pm.Model, step: Any, **kwargs: Any) -> Any:

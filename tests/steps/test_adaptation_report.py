@@ -38,7 +38,7 @@ def little_memory(monkeypatch):
 def test_many_coordinates_adapt(n, batch_size, caplog):
     step = effects(batch_size, n=n)
     assert warnings_of(caplog) == []
-    assert step.adaptation.is_whitened
+    assert step.adaptation.whitens
     expected = "adapts metric='auto', control_variates='auto', step size"
     assert repr(step.adaptation).startswith(expected)
 
@@ -53,11 +53,11 @@ def test_adaptation_that_is_off_is_reported_with_the_remedy(sampler, caplog):
         assert "without a metric and without control variates" in text
         assert "10010 rows (10 minibatches of batch_size=1001) of 2 values exceed 20000" in text
         assert "Use batch_size <= 1000" in text
-    assert not step.adaptation.is_whitened
+    assert not step.adaptation.whitens
     caplog.clear()
     step = effects(1_000, sampler, n=100)
     assert warnings_of(caplog) == []
-    assert step.adaptation.is_whitened
+    assert step.adaptation.whitens
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -67,7 +67,7 @@ def test_too_many_coordinates_are_reported(caplog):
     for text in (message, repr(step.adaptation)):
         assert "10005 coordinates (limit: 10004)" in text
         assert "Use GMC" in text
-    remedy = eligibility.minibatch_remedy(step.adaptation.ineligible)
+    remedy = eligibility.minibatch_remedy(step.adaptation.ineligibility)
     assert "GMC" in remedy
     assert "larger minibatches" not in remedy
 
@@ -98,7 +98,7 @@ def test_warnings_recommend_the_batch_size_that_adapts():
     for monitor, text in ((temperature, "kinetic temperature"), (size, "effective")):
         diagnosis = monitor.diagnosis(names)
         message = diagnosis.message(
-            "SGGMC", eligibility.minibatch_remedy(step.adaptation.ineligible)
+            "SGGMC", eligibility.minibatch_remedy(step.adaptation.ineligibility)
         )
         assert text in message
         assert "batch_size <= 1000" in message
@@ -209,7 +209,7 @@ def generator() -> tuple[pm.Model, dict]:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (drawn_tables, "the rows are drawn in several independent groups."),
+        (drawn_tables, "the rows come from several pm.Minibatch that are drawn independently."),
         (sparse_blocks, "the blocks of batches= contain sparse matrices."),
         (
             generator,

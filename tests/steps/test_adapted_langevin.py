@@ -1,4 +1,4 @@
-"""Warm-up of SGGMC and gSGNHT in whitened coordinates: phases, state, bounds of the step size."""
+"""Warm-up of SGGMC and gSGNHT in whitened coordinates: phases, state, bounds on the step size."""
 
 import math
 import pickle
@@ -15,8 +15,8 @@ from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, und
 from pymc_geodesic.adaptation.mass_matrix import FactorEstimator, MassMatrixWindows
 from pymc_geodesic.adaptation.step_size_bounds import (
     SETTINGS,
+    max_step_size_along_noisiest_direction,
     max_step_size_for_anisotropic_noise,
-    max_step_size_for_anisotropy,
     max_step_size_for_curvature,
 )
 from pymc_geodesic.manifolds import HalfLine
@@ -25,7 +25,7 @@ from pymc_geodesic.minibatches.resident_rows import IndependentRows, ShuffledRow
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.samplers.dynamics import GeodesicNoseHoover
 from tests.grids import slow
-from tests.kernels.drivers import called, gradient_field
+from tests.kernels.drivers import called, compile_logp_grad
 from tests.targets import LAPLACE
 
 N, N_TUNE, N_EXPLORATION = 90, 60, 30
@@ -138,7 +138,7 @@ def test_velocity_is_tangent_where_the_dynamics_begin(step, monkeypatch):
 
 @pytest.mark.usefixtures("interpreted")
 def test_rows_are_independent_where_noise_is_subtracted():
-    # over an epoch the noise sums to zero, and slow positions would lack what is subtracted
+    # over an epoch the noise sums to zero, so that too much noise would be subtracted
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
     assert isinstance(pg.SGGMC(**rows).estimator.source, IndependentRows)
@@ -149,7 +149,7 @@ def test_step_size_does_not_exceed_its_bound(step):
     adapted = step.adaptation
     point, _ = advance(step, begin(step), N_EXPLORATION + 1)
     before = adapted.parameters.step_size
-    adapted._bounded.bounds.by_shape = 0.5 * before
+    adapted._bounded.bounds.by_posterior = 0.5 * before
     adapted._bounded.choose(adapted._noise.variances)
     assert adapted.parameters.step_size == pytest.approx(0.5 * before)
     advance(step, point, N_TUNE - N_EXPLORATION)
@@ -228,10 +228,10 @@ def test_anisotropic_noise_bounds_the_step_size():
     rng = np.random.default_rng(5)
     points = [(slice(0, 10), 9)]
     even = 3.0 * rng.normal(size=(400, 10))
-    assert max_step_size_for_anisotropy(points, even) > 0.1
+    assert max_step_size_for_anisotropic_noise(points, even) > 0.1
     uneven = even.copy()
     uneven[:, 3] *= 4.0
-    h = max_step_size_for_anisotropy(points, uneven)
+    h = max_step_size_for_anisotropic_noise(points, uneven)
     # the temperature bias of one direction by the recursion of its velocity
     b = 0.5 * 9.0
     mean = b * (9.0 + 16.0) / 9.0
@@ -243,7 +243,7 @@ def test_anisotropic_noise_bounds_the_step_size():
 
 @pytest.mark.parametrize("variance", [0.1, 4.0, 300.0])
 def test_temperature_bias_at_the_bound_by_anisotropic_noise(variance):
-    h = max_step_size_for_anisotropic_noise(variance, variance)
+    h = max_step_size_along_noisiest_direction(variance, variance)
     decay = math.exp(-h * (1.0 + 0.5 * h * variance))
     bias = (0.5 * h * (1.0 + decay)) ** 2 * variance / (1.0 - decay**2)
     assert bias <= 0.05 + 1e-9
@@ -262,10 +262,10 @@ def test_curvature_of_a_sphere_bounds_the_step_size():
 def test_arguments_that_exclude_whitening():
     model = mixed_model()
     rows = {"model": model, "minibatch": ["x", "t"], "batch_size": 20}
-    assert pg.SGGMC(**rows).adaptation.is_whitened
-    assert not pg.SGGMC(metric=None, **rows).adaptation.is_whitened
+    assert pg.SGGMC(**rows).adaptation.whitens
+    assert not pg.SGGMC(metric=None, **rows).adaptation.whitens
     partial = pg.SGGMC(["direction"], **rows).adaptation
-    assert partial.is_whitened
+    assert partial.whitens
     assert "control_variates" not in repr(partial)
 
 
@@ -313,9 +313,9 @@ def test_thermostat_is_bounded_to_half_of_the_smallest_friction():
     parameters = LangevinParameters(
         0.1, np.array([3.0, 2.0]), np.zeros(2), 1, thermostat_bounds=bounds
     )
-    gradient = gradient_field(LAPLACE)
-    field = SimpleNamespace(callback=called(gradient))
-    dynamics.run(field, np.zeros(1, dtype=np.int64), LAPLACE.product, z, parameters, stream)
+    gradient = compile_logp_grad(LAPLACE)
+    logp_grad = SimpleNamespace(callback=called(gradient))
+    dynamics.run(logp_grad, np.zeros(1, dtype=np.int64), LAPLACE.product, z, parameters, stream)
     np.testing.assert_array_equal(dynamics.thermostat, -1.0)
 
 
@@ -362,7 +362,7 @@ def test_lost_tail_of_a_precision_with_all_rows(step_class, is_centered):
     assert is_of_funnel(warning) == is_centered
     if is_centered:
         assert warning.level == "warn"
-        assert "1% quantile of the prior standard deviation of 'b' is" in warning.message
+        assert "standard deviation of the group effects of 'b' is" in warning.message
         assert "Use GMC() with its default metric" in warning.message
 
 

@@ -147,7 +147,7 @@ OF_VARIABLES: dict[Callable[[], pm.Model], dict[str, list[Any]]] = {
 
 
 def is_redundant(name: str, build: Callable[[], pm.Model], given: dict[str, Any]) -> bool:
-    """Whether the value of an argument is what the step uses anyway."""
+    """Whether the value of an argument is the one that the step uses by default."""
     is_local = "local" in given
     redundant = {
         "minibatch": is_local or not given.keys().isdisjoint({"batch_size", "batches"}),
@@ -160,7 +160,7 @@ def is_redundant(name: str, build: Callable[[], pm.Model], given: dict[str, Any]
 
 
 def cells(steps: list[type], routes: dict[str, Route], default: set[tuple]) -> Iterator[Any]:
-    """Steps with the routes, arguments and values that they have, slow but for the default ones."""
+    """Combinations of steps, routes, arguments and values; slow except the default ones."""
     for step_class in steps:
         arguments = set(inspect.signature(step_class).parameters)
         for route, (build, given) in routes.items():

@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 """Rounding errors of 1e-16 that grow over twenty draws with steps set by hand."""
 
 ROUNDING_IN_TUNING = 1e-3
-"""They grow further where the length of every step depends on all the draws before it."""
+"""Rounding errors in tuning, where each step size depends on all earlier draws."""
 
 
 STEPS = [GMC, SGGMC, gSGNHT, SubgradientHMC, SGLD, SSGNHT]
@@ -106,6 +106,7 @@ def test_fisher_noise(model):
     assert_same_draws(*runs, rtol=ROUNDING_IN_TUNING)
 
 
+@pytest.mark.slow
 def test_same_bits_in_every_process(model):
     """Compiled code that is forked with the process, and compiled again in it."""
     with model:
@@ -143,16 +144,16 @@ def normal_step(mode=None):
 
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize(
-    "asked", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
+    "options", [{"backend": "c"}, {"compile_kwargs": {"mode": "CVM"}}], ids=["backend", "mode"]
 )
-def test_a_different_backend_of_sample_warns(cores, asked):
+def test_a_different_backend_of_sample_warns(cores, options):
     """Once in each call, in the main process."""
     model, step = normal_step()
     for _ in range(2):
         with model, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("ignore")  # of forks with threads
             warnings.simplefilter("always", UserWarning)
-            pm.sample(step=step, cores=cores, compute_convergence_checks=False, **SHORT, **asked)
+            pm.sample(step=step, cores=cores, compute_convergence_checks=False, **SHORT, **options)
         (warning,) = caught
         assert "has no effect on SGGMC" in str(warning.message)
         assert 'in mode "NUMBA", not "CVM"' in str(warning.message)

@@ -47,7 +47,7 @@ def relative_dispersion(model, mean, concentration, step, draws=DRAWS):
     draws = idata.posterior["mu"].values
     d = draws.shape[-1]
     exact = 1.0 - mean_resultant_length(d, concentration)
-    if exact < 1e-6:  # what is left of 1 − A by subtraction
+    if exact < 1e-6:  # accuracy of 1 − A by subtraction
         exact = (d - 1) / (2.0 * concentration)
     loss = 1.0 - draws @ mean
     error = loss.std() / np.sqrt(az.ess(loss)) / exact

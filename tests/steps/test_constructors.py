@@ -124,7 +124,7 @@ DISTINCT = {
     "local_tune": [POSITIVE],
     "splitting": [{"gSGNHT"}],
 }
-"""Steps in which a parameter means something else than in the others, in groups of one text."""
+"""Groups of steps whose text for a parameter differs from that of all other steps."""
 
 
 @pytest.mark.parametrize("name", sorted({name for step in STEPS for name in arguments_of(step)}))
@@ -186,7 +186,7 @@ def test_a_step_that_was_pickled_keeps_its_arguments(model):
     ids=lambda value: value.__name__ if isinstance(value, type) else "",
 )
 def test_numbers_of_any_type_are_floats_to_kernels(model, step_class, given):
-    """Multiplied by an array, a fraction makes one of pointers."""
+    """A `Fraction` times an array is an array of objects, whose pointers kernels would read."""
 
     def draws_of(numbers: dict[str, Any]) -> list[float]:
         with model:

@@ -70,6 +70,7 @@ def test_streamed_rows_that_multiply_a_simplex_inside_a_sum(step_class, step_siz
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(mixture_likelihood))
 
 
+@pytest.mark.slow
 @every_step
 def test_uninformative_first_rows_of_a_minibatch(step_class):
     """The first rows are ones, for which the sum is one."""
@@ -92,6 +93,7 @@ def independent_draws(model, **kwargs):
     return idata.posterior["w"].values[0]
 
 
+@pytest.mark.slow
 def test_a_factor_whose_counts_have_no_constant_sum():
     """The density is proportional to exp(5 w₁)."""
     with pm.Model() as model:
@@ -124,6 +126,7 @@ def regression():
     return model
 
 
+@pytest.mark.slow
 def test_sgrld_with_nuts_tunes_to_a_likelihood_without_counts(regression):
     idata = draws_of(regression, SGRLD, n_steps=40)
     assert_posterior(idata.posterior["w"].values[0], exact_on_simplex(regression_likelihood))
@@ -211,7 +214,7 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
 
 @pytest.mark.parametrize("tune", [0, 1, slow(2), slow(3)])
 def test_a_short_tuning_phase_keeps_no_early_step_size(tune):
-    """The noise that is allowed before a chain has arrived is not allowed for good."""
+    """After tuning of any length the bound on the noise is the final one, not that of the start."""
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(3))
         pm.Categorical("y", w, observed=pm.Data("z", LABELS))

@@ -225,6 +225,7 @@ def test_observed_values_outside_of_containers():
             SGGMC(batch_size=5, minibatch="x", compile_kwargs=INTERPRETED)
 
 
+@pytest.mark.slow
 def test_schedule_that_becomes_nonpositive(model):
     step = make(model, SGGMC, step_size=lambda draw: 0.01 * (2 - draw), friction=1.0)
     with pytest.raises(
@@ -233,6 +234,7 @@ def test_schedule_that_becomes_nonpositive(model):
         sample(model, [step], draws=5, tune=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step_class", "value"),
     cross([SGLD, SCIR, SGRLD], [0.0, -0.1, np.nan, np.inf, None, np.array([0.1])]),

@@ -50,6 +50,7 @@ def whole_chain(step, tune, draws, at, far, length=1):
     return drawn[tune:], stats["warning"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("at", "far"),
     [(0, [6.0, 6.0]), (LATER_DRAW, [8.0, 8.0]), slow(LATER_DRAW, [15.0, 10.0])],
@@ -65,7 +66,7 @@ def test_standard_deviations_after_an_excursion(data, posterior, step_class, at,
         pm.Poisson("y", pm.math.exp(rows @ b), observed=pm.Data("t", y))
     step = step_class(model=model, minibatch=["x", "t"], batch_size=10)
     drawn, warning = whole_chain(step, TUNE, DRAWS, at, {"b": np.array(far)})
-    # about a hundred effective draws, where that monitor begins to speak
+    # about a hundred effective draws, the limit of that warning
     assert warning is None or "effective sample size" in warning.message
     mode, sd = posterior
     z = (np.array([point["b"] for point in drawn]) - mode) / sd
@@ -73,6 +74,7 @@ def test_standard_deviations_after_an_excursion(data, posterior, step_class, at,
     assert np.abs(z.std(axis=0) - 1.0).max() < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", [slow(pg.SGGMC), pg.gSGNHT])
 def test_a_chain_with_local_variables_is_right_after_an_excursion_or_warned_of(step_class):
     """Steps that are too short by a factor of 100 to 10,000 show in the effective sample size."""

@@ -307,6 +307,7 @@ def grid_moments():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centered", [True, slow(False)])
 def test_means_and_scales_of_groups(centered):
     """Groups with one row and with none, against quadrature."""
@@ -343,6 +344,7 @@ def test_funnel_without_data():
     np.testing.assert_allclose(np.quantile(v, [0.01, 0.99]), [-6.98, 6.98], atol=1.2)
 
 
+@pytest.mark.slow
 def test_divergence_leaves_no_trace():
     """Positions that are not finite do not change the density of later ones."""
     rng = np.random.default_rng(1)
@@ -457,6 +459,7 @@ def test_a_loading_is_not_a_scale():
     assert np.isfinite(idata.posterior["loading"]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_a_start_where_curvatures_overflow():
     with pm.Model():
@@ -471,6 +474,7 @@ def test_a_start_where_curvatures_overflow():
     assert np.isfinite(step.adaptation.metric.centering.to_position(np.zeros(x.size))).all()
 
 
+@pytest.mark.slow
 def test_one_group():
     """A single group whose scale has a long lower tail, against quadrature."""
     rows = Y[:20]

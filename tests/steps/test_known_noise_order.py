@@ -128,4 +128,4 @@ def test_blocks_from_disk_need_control_variates_to_be_whitened(step_class):
                 minibatch="rows", batches=row_blocks(rows, block_size=200), batch_size=BATCH,
                 control_variates=variates, compile_kwargs={"mode": "FAST_COMPILE"},
             )  # fmt: skip
-            assert step.adaptation.is_whitened is adapts
+            assert step.adaptation.whitens is adapts

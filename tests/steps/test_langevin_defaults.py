@@ -51,6 +51,7 @@ def exact(model):
     return centre, deviation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", by_default([SGLD], of=STEPS), ids=lambda step: step.__name__)
 def test_draws_are_a_posterior_sample(model, exact, step_class):
     """About 1,000 effective draws: means within 0.12 sds, standard deviations within 8 %.
@@ -84,9 +85,9 @@ def test_user_specified_parameters_are_used_unchanged(model, step_class, given):
         step = step_class(
             batch_size=BATCH, minibatch=["X", "y"], compile_kwargs=INTERPRETED, **given
         )
-    assert not step.adaptation.is_whitened
+    assert not step.adaptation.whitens
     step.setup_chain(np.random.default_rng(1), tune=10, draws=10)
-    assert not step.adaptation.is_whitened
+    assert not step.adaptation.whitens
     step.step(model.initial_point())
     assert step.sampler.parameters.n_steps == 10
     if step_class is not SSGNHT:

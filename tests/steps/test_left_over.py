@@ -94,7 +94,7 @@ def streaming():
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("other", [pm.NUTS, slow(GMC)])
 def test_streamed_rows_and_a_variable_of_another_step(streaming, other):
-    """Another step would take the row of zeros for the data."""
+    """Another step would use the row of zeros as the data."""
     model, rows = streaming
     with model:
         steps = [SGGMC(["a"], **rows), other([model["b"]])]

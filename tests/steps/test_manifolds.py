@@ -28,7 +28,7 @@ from tests.steps.runs import INTERPRETED, sample
 ALPHA = np.array([3.0, 4.0, 6.0])
 FRAME = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
 PROPORTIONS = [(None, GMC), (FlatSimplex, gSGNHT)]
-"""What runs by default: both charts, with the Metropolis correction and without."""
+"""Default cases: both charts, with and without Metropolis correction."""
 STEPS = (GMC, SGGMC, gSGNHT)
 
 
@@ -154,7 +154,7 @@ def test_wrong_manifold_of_a_variable_raises(variable, manifold, reason):
 
 
 class Interval(Euclidean):
-    """A manifold that the package does not know."""
+    """A manifold that is not in `MANIFOLDS`."""
 
 
 def test_custom_manifold_under_any_transform():
@@ -227,6 +227,7 @@ def test_thermostat_does_not_wind_up_far_from_the_posterior():
     assert 0.7 < dispersion.mean() < 1.4
 
 
+@pytest.mark.slow
 def test_variables_without_their_transform():
     """PyMC's value is then the variable itself, and the manifold the same."""
     with pm.Model() as model:
@@ -263,6 +264,7 @@ def share_of_reflections():
     return weight(-1) / (weight(-1) + weight(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [slow({}), {"step_size": 0.3, "n_steps": 5}], ids=["tuned", "fixed"]
 )

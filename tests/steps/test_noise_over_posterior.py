@@ -36,7 +36,7 @@ def exact_scale(group: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_scale_of_a_hierarchy(seed):
-    """The bound of the step size is tested in `tests/adaptation/test_noise_measurement.py`."""
+    """The bound on the step size is tested in `tests/adaptation/test_noise_measurement.py`."""
     group, y = rows()
     with pm.Model() as model:
         code, observed = pm.Data("group", group), pm.Data("y", y)

@@ -92,6 +92,7 @@ def assert_exact(z):
     assert np.abs(z.std(axis=0) - 1.0).max() < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD])
 def test_second_order_is_exact_where_the_posterior_is_normal(step_class):
     """Five of 4,000 rows inform a coordinate: one minibatch in eighty has all of its noise."""
@@ -129,6 +130,7 @@ def student_t_moments(x, y, nu, n_draws=1500):
     return mean, np.sqrt(weights @ (b - mean) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, *map(slow, (1, 3, 4, 5, 6))])
 @pytest.mark.parametrize("step_class", [slow(pg.SGGMC), pg.gSGNHT])
 def test_covariates_with_heavy_tails(step_class, seed):
@@ -166,6 +168,7 @@ def test_auto_chooses_the_cheaper_draw():
     assert costs[2] < 0.5 * costs[1]
 
 
+@pytest.mark.slow
 def test_pairs_without_noisy_rows_do_not_choose_the_order(monkeypatch):
     def no_noise(self, differences):
         return np.zeros(differences.shape[1]), np.zeros(differences.shape[1])
@@ -180,6 +183,7 @@ def test_pairs_without_noisy_rows_do_not_choose_the_order(monkeypatch):
     assert second < 0.5 * first.adaptation._noise.measured.noise_ratio
 
 
+@pytest.mark.slow
 def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
     def compile_nothing(self):
         raise AssertionError("compiled")
@@ -194,6 +198,7 @@ def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
         tuned(step)
 
 
+@pytest.mark.slow
 def test_replays_with_second_order():
     step = step_of("logistic", batch_size=2)
     point, _ = tuned(step, 5)

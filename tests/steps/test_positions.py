@@ -52,7 +52,7 @@ def of_rows(rows, step_class, draws, batch_size=100, tune=1000, **kwargs):
 
 @pytest.mark.parametrize("splitting", ["exact", "paper"])
 def test_gsgnht_for_a_normal_distribution(normal, splitting):
-    """Read after a kick, v·v made it 3 % too narrow, at a temperature of 1.00002."""
+    """With v·v after a kick, sds were 3 % too small at a temperature of 1.00002."""
     variances, stats = full(normal, gSGNHT, splitting=splitting)
     assert variances.mean() == pytest.approx(1.0, abs=0.005)
     assert np.abs(variances - 1.0).max() < 0.06
@@ -60,7 +60,7 @@ def test_gsgnht_for_a_normal_distribution(normal, splitting):
 
 
 def test_sggmc_for_a_normal_distribution(normal):
-    """Positions were right; the temperature that was reported, 1.023, was not."""
+    """Positions were right, and the reported temperature was 1.023."""
     variances, stats = full(normal, SGGMC)
     assert variances.mean() == pytest.approx(1.0, abs=0.005)
     assert np.abs(variances - 1.0).max() < 0.06
@@ -99,7 +99,7 @@ def test_langevin_for_a_normal_distribution(normal, step_class):
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_minibatches(rows, step_class, kwargs, bias):
-    """Noise that is the same in all directions: what tuning allows, or what a thermostat leaves."""
+    """Isotropic noise, at the bound of tuning or compensated by a thermostat."""
     variances, stats = of_rows(rows, step_class, 8000, n_steps=100, **kwargs)
     assert variances.mean() == pytest.approx(1.0 + bias, abs=0.025)
     assert np.abs(variances - variances.mean()).max() < 0.12

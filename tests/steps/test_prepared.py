@@ -30,7 +30,7 @@ OTHER_MANIFOLDS = (product_flows._move_on_stiefel, product_flows._move_on_flat_s
 
 
 class Compiled(event.Listener):
-    """Names of the functions of the package that are compiled meanwhile."""
+    """Names of the functions of the package that are compiled within the context."""
 
     def __init__(self):
         self.names = []

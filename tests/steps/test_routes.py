@@ -83,6 +83,7 @@ def test_posterior(route, table, posterior):
     assert np.abs(np.cov(standard.T) - np.eye(2)).max() < 0.12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", [slow(SGGMC), gSGNHT])
 def test_known_noise_allows_longer_steps(step_class, table):
     """Up to half of the noise may come from gradients of known variance."""
@@ -198,6 +199,7 @@ def test_every_inner_step_takes_the_next_minibatch(table):
         assert len(set(epoch)) == 12
 
 
+@pytest.mark.slow
 def test_one_model_for_minibatches_nuts_and_prediction(table):
     """The step leaves model and data as they are."""
     X, y = table

@@ -71,6 +71,7 @@ def test_longer_chains_of_short_steps_are_exact_too(model):
         assert stats.kstest(full[:, j], dist.cdf).pvalue > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concentration", [1.0, slow(0.03), 1e-3])
 def test_prior_only(concentration):
     """Marginals of ω in the log, against exact gamma ratios; nothing is zero or undefined."""

@@ -47,6 +47,7 @@ def mixture():
     return model, centres
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", [gSGNHT, slow(SGGMC)], ids=lambda step: step.__name__)
 def test_tuning_keeps_the_mode_it_starts_in(mixture, step_class):
     """The mean directions of the groups stay with their groups."""

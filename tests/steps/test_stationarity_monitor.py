@@ -115,6 +115,7 @@ RIGHT = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", by_default(["SGLD", "SGGMC, stream"], of=RIGHT))
 def test_correct_dynamics_give_no_warning(name):
     stats, positions = run(RIGHT[name])

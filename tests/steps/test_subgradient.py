@@ -96,6 +96,7 @@ def test_subgradient_hmc_is_exact(model, exact):
     assert np.abs(ratios - 1.0).max() < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", [SGLD, slow(SSGNHT)], ids=lambda step: step.__name__)
 def test_minibatches_of_a_hinge_loss(model, exact, step_class):
     """After tuning: means within 0.1 posterior sds, standard deviations within 10 %."""
@@ -200,6 +201,7 @@ def test_adagrad_of_a_draw(classifier, model):
     np.testing.assert_allclose(step.sampler.dynamics.squares, squares, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_every_variable_moves_in_unconstrained_space():
     """Simplices, positive numbers and unit vectors, with the Jacobians of their transforms."""
     with pm.Model() as model:

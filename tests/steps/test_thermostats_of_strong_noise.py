@@ -20,6 +20,7 @@ def proportions():
     pm.Categorical("y", pm.Dirichlet("x", np.ones(4)), observed=ROWS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("build", "step", "arguments"),
     [

@@ -73,6 +73,7 @@ def test_temperature_of_full_data(directions, step_class):
     assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.slow
 @steps(gSGNHT)
 def test_temperature_of_minibatches(directions, step_class):
     with directions:
@@ -214,6 +215,7 @@ def test_error_of_a_mean_temperature(normal, friction):
     assert means.std() == pytest.approx(expected, rel=0.1)
 
 
+@pytest.mark.slow
 def test_no_warning_after_tuning(directions, caplog):
     with directions:
         step = SGGMC(minibatch="x", batch_size=50, compile_kwargs=INTERPRETED)
@@ -339,7 +341,7 @@ class TestAnnealing:
         np.testing.assert_allclose(found, expected)
 
     def test_target_temperature_is_that_of_the_noise(self, normal):
-        """At most what is allowed; less the bias allowed at the end; 1 with little noise."""
+        """The allowed bias minus that at the end of annealing; 1 with little noise."""
         with normal:
             step = SGGMC(metric=None, compile_kwargs=INTERPRETED)
         adaptation = step.adaptation

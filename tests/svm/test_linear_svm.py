@@ -155,7 +155,7 @@ def test_invalid_input_raises(rows, signs, change, message):
 
 @pytest.mark.usefixtures("interpreted")
 def test_predictions_are_those_of_the_posterior_predictive(rows, signs):
-    """The draws give what `sample_posterior_predictive` gives for new rows."""
+    """The draws agree with `sample_posterior_predictive` for new rows."""
     model = linear_svm(rows, signs, cost=1.0, margin=0.8, intercept=True)
     new = np.array([[1.5, -1.0, 0.0], [0.1, 0.2, 0.0], [-2.0, 1.0, 0.3]])
     interpreted = {"mode": "FAST_COMPILE"}

@@ -39,6 +39,7 @@ def counts():
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_likelihood_is_that_of_the_dense_formula(counts):
     model = lda(counts, 3, alpha=0.5, beta=[0.2] * 8)
@@ -208,6 +209,7 @@ def test_geodesic_monte_carlo_of_the_proportions_agrees_with_collapsed_gibbs():
     np.testing.assert_allclose(batches.mean(axis=0), exact.mean(axis=0), rtol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_edge_cases_give_finite_positive_draws():
     """Empty documents, unused words, a very long document, small concentrations, all rows."""

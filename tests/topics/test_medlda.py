@@ -294,6 +294,7 @@ def z_scores_of_dynamics(sampler, topic_step, weight_step, thin=5):
     return (batches.mean(axis=0) - exact_means()) / (batches.std(axis=0, ddof=1) / np.sqrt(40))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "topic_step", "weight_step"),
     [

@@ -53,20 +53,20 @@ def expected_square():
     return (MARGIN - SIGNS * scores) ** 2 + variance
 
 
-def law_given_scales(topics):
+def probabilities_given_scales(topics):
     margins = MARGIN - SIGNS * (ZBAR @ WEIGHTS.mean.T)
     b = 0.5 * COST
     exponent = -b * margins - b**2 * expected_square() / (2 * SCALES)
     return normalised(log_words(topics) + exponent.sum(axis=1))
 
 
-def law_of_topics(topics):
+def topic_probabilities(topics):
     """With λ integrated out: the integral is elementary."""
     b, margins = 0.5 * COST, MARGIN - SIGNS * (ZBAR @ WEIGHTS.mean.T)
     return normalised(log_words(topics) - b * (margins + np.sqrt(expected_square())).sum(axis=1))
 
 
-def law_of_first_topics(topics):
+def first_topic_probabilities(topics):
     """Token after token, each given those before it."""
     p = np.ones(len(STATES))
     for s, state in enumerate(STATES):
@@ -104,7 +104,7 @@ def z_scores_of_states(sweep, n_sweeps, start, exact):
 
 @pytest.mark.parametrize(
     ("n_sweeps", "start", "exact"),
-    [(12, 0, law_given_scales), (1, -1, law_of_first_topics)],
+    [(12, 0, probabilities_given_scales), (1, -1, first_topic_probabilities)],
     ids=["given scales", "first topics"],
 )
 def test_sweeps_sample_assignments_exactly(n_sweeps, start, exact):
@@ -126,7 +126,7 @@ def test_sweeps_sample_assignments_exactly(n_sweeps, start, exact):
     ids=str,
 )
 def test_mutants_of_sweeps_are_detected(mutant):
-    assert np.abs(z_scores_of_states(mutant.compile(), 12, 0, law_given_scales)).max() > 5
+    assert np.abs(z_scores_of_states(mutant.compile(), 12, 0, probabilities_given_scales)).max() > 5
 
 
 def learner_of_copies(rounds=1):
@@ -150,7 +150,7 @@ def z_scores_of_a_step():
     """Errors of the update by a minibatch against enumeration, in standard errors."""
     learner = learner_of_copies()
     learner.step()
-    p = law_of_topics(np.exp(digamma(DELTA) - digamma(DELTA.sum(axis=0))))
+    p = topic_probabilities(np.exp(digamma(DELTA) - digamma(DELTA.sum(axis=0))))
     b, inverse = 0.5 * COST, 1.0 / (0.5 * COST * np.sqrt(expected_square()))
     values = [
         np.einsum("sik,iv->svk", ONE_HOT, np.eye(3)[WORDS]),

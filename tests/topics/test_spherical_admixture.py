@@ -75,6 +75,7 @@ def test_sparse_documents_have_the_density_of_dense_ones(vectors, interpreted):
     assert thin.compile_logp()(point) == pytest.approx(dense.compile_logp()(point), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_minibatches_of_sparse_documents_move_the_topics_alike(vectors, interpreted):
     """Same seed, same minibatches, same draws of the proportions, up to rounding."""
     ends = []

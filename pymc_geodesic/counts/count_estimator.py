@@ -1,6 +1,6 @@
-"""Interface of count estimates of Dirichlet, Gamma and LogNormal variables.
+"""Interface of count estimators of Dirichlet, Gamma and LogNormal variables.
 
-Implemented by `pymc_geodesic.counts.gradient_counts.CountEstimator`, from gradients, and
+Implemented by `pymc_geodesic.counts.gradient_counts.GradientCountEstimator`, from gradients, and
 `pymc_geodesic.counts.topic_counts.TopicCountEstimator`, from Gibbs sampling of topic assignments.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pymc_geodesic.gradients.estimate import Estimate
+from pymc_geodesic.gradients.estimator import Estimator
 
 CountAllRows = Callable[[np.ndarray, np.ndarray, np.ndarray], int]
-"""Function of values that fills counts and exposures of all rows; see `CountEstimate.estimate`."""
+"""Function of values that fills counts and exposures of all rows; see `CountEstimator.estimate`."""
 
 DescribeNegative = Callable[[int, float, float], str]
 """Function of the index, count and exposure of a negative estimate that returns an error
@@ -28,8 +28,8 @@ class LikelihoodError(ArithmeticError):
     """
 
 
-class CountEstimate(Estimate):
-    """Estimate of the counts and exposures of a likelihood from minibatches.
+class CountEstimator(Estimator):
+    """Estimator of the counts and exposures of a likelihood from minibatches.
 
     The counts are n = ω ⊙ ∂ log p / ∂ω; see `pymc_geodesic.kernels.counts`.
 

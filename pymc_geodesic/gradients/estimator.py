@@ -1,4 +1,4 @@
-"""Interfaces of minibatch estimates: `Estimate` and `GradientEstimate`."""
+"""Interfaces of minibatch estimators: `Estimator` and `GradientEstimator`."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.threads import defer_interrupts
 
 
-class Estimate(ABC):
-    """An estimate from minibatches.
+class Estimator(ABC):
+    """An estimator from minibatches.
 
     Attributes
     ----------
@@ -53,13 +53,13 @@ class Estimate(ABC):
         self.source.state = state["rows"]
 
     def read_local(self, point: Mapping[str, np.ndarray]) -> None:  # noqa: B027
-        """Set the local variables to the values of a point, if the estimate draws any."""
+        """Set the local variables to the values of a point, if the estimator draws any."""
 
     def write_local(self, point: dict[str, np.ndarray]) -> None:  # noqa: B027
-        """Write the values of the local variables to a point, if the estimate draws any."""
+        """Write the values of the local variables to a point, if the estimator draws any."""
 
     def forget_local(self) -> None:  # noqa: B027
-        """Reset the local variables to initial values, if the estimate draws any."""
+        """Reset the local variables to initial values, if the estimator draws any."""
 
     def draw_context(self) -> AbstractContextManager[Any]:
         """Context manager for one draw, such as one that delays interrupts."""
@@ -70,8 +70,8 @@ class Estimate(ABC):
         return {}
 
 
-class GradientEstimate(Estimate):
-    """An estimate of the gradient of a log-density.
+class GradientEstimator(Estimator):
+    """An estimator of the gradient of a log-density.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class GradientEstimate(Estimate):
     logp_grad: CompiledGradient
 
     is_local: bool = False
-    """Whether the estimate draws local variables given the position."""
+    """Whether the estimator draws local variables given the position."""
 
     def draw_context(self) -> AbstractContextManager[Any]:
         """Delay interrupts while compiled code calls Python."""
@@ -122,7 +122,7 @@ class GradientEstimate(Estimate):
         n_steps : int
             Number of inner steps.
         stream : ndarray of uint64
-            Random stream, advanced if the estimate draws variables.
+            Random stream, advanced if the estimator draws variables.
         tune : bool
             Whether the chain is tuning.
 

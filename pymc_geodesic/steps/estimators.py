@@ -1,4 +1,4 @@
-"""Gradient estimates of step methods, composed from their arguments."""
+"""Gradient estimators of step methods, composed from their arguments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pymc_geodesic.arguments import check_integers
 from pymc_geodesic.densities.row_density import RowDensity
 from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable
-from pymc_geodesic.gradients.estimate import GradientEstimate
+from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.local_gradient import LocalGradient
 from pymc_geodesic.gradients.minibatch_gradient import MinibatchGradient
 from pymc_geodesic.minibatches.from_arguments import (
@@ -78,7 +78,7 @@ class LocalArguments:
         return checked
 
 
-def gradient_estimate(
+def gradient_estimator(
     model: Model,
     variables: Sequence[ManifoldVariable],
     minibatches: MinibatchArguments,
@@ -88,8 +88,8 @@ def gradient_estimate(
     noise: MinibatchNoise = MinibatchNoise.ANY,
     with_value: bool = False,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> GradientEstimate:
-    r"""Compile the estimate of the gradient.
+) -> GradientEstimator:
+    r"""Compile the gradient estimator.
 
     With n of N rows in a minibatch S
 
