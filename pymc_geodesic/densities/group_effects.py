@@ -471,7 +471,7 @@ class GroupEffects:
     def _of_effects(self, graph: TensorVariable, gathered: Sequence[Gathered]) -> TensorVariable:
         """Replace entries x = M⁻¹ e of offsets, so that their columns are those of e."""
         replacements = {
-            each.entries: scale.offsets(each.columns, self._group_variables[each.effect].value)
+            each.entries: scale.offsets(each)
             for each in gathered
             if (scale := self._scales[each.effect]) is not None
         }

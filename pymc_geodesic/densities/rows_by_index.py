@@ -82,8 +82,9 @@ class RowsByIndex:
         """
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], graphs):
-            taken = _taken(node)
-            if taken is not None and self._uses_effects(taken.source):
+            is_index = isinstance(node.op, AdvancedSubtensor)
+            taken = _taken(node) if is_index and self._uses_effects(node.inputs[0]) else None
+            if taken is not None:
                 entries = self._entries(taken.source, taken.index)
                 replacements[node.outputs[0]] = taken.part_of(entries)
         for rows in {graph.type.shape[0] for graph in graphs if graph.type.ndim}:
@@ -150,9 +151,14 @@ class RowsByIndex:
         if key not in self.gathered:
             width = 1 if effect.type.ndim == 1 else effect.type.shape[1]
             columns = [pt.vector(f"{effect.name}_{k}", dtype="float64") for k in range(width)]
-            entries = columns[0] if effect.type.ndim == 1 else pt.stack(columns, axis=1)
+            entries = _joined(columns, effect.type.ndim)
             self.gathered[key] = Gathered(position, index, columns, entries)
         return self.gathered[key]
+
+
+def _joined(columns: Sequence[TensorVariable], ndim: int) -> TensorVariable:
+    """Join columns to a matrix; for ``ndim=1`` there is one."""
+    return columns[0] if ndim == 1 else pt.stack(columns, axis=1)
 
 
 class _Taken(NamedTuple):
@@ -199,17 +205,30 @@ def _is_product(node: Any) -> bool:
     return isinstance(op, Dot) and node.inputs[0].type.ndim == 2
 
 
-def transposed(graph: TensorVariable) -> TensorVariable:
-    """Transpose of a matrix, moved through products and elementwise functions to their inputs."""
+def transposed(
+    graph: TensorVariable, known: dict[TensorVariable, TensorVariable] | None = None
+) -> TensorVariable:
+    """Transpose of a matrix, moved through products and elementwise functions to their inputs.
+
+    Parameters
+    ----------
+    graph : TensorVariable
+    known : dict, optional
+        Transposes of parts of the graph, which is changed.
+    """
+    known = {} if known is None else known
     node = graph.owner
-    if node is not None and _is_transpose(node):
-        return node.inputs[0]
-    if node is not None and isinstance(node.op, Elemwise):
-        return node.op(*(transposed(each) for each in node.inputs))
-    if node is not None and _is_product(node):
-        left, right = node.inputs
-        return node.op(transposed(right), transposed(left))
-    return graph.T
+    if graph not in known:
+        if node is not None and _is_transpose(node):
+            known[graph] = node.inputs[0]
+        elif node is not None and isinstance(node.op, Elemwise):
+            known[graph] = node.op(*(transposed(each, known) for each in node.inputs))
+        elif node is not None and _is_product(node):
+            left, right = node.inputs
+            known[graph] = node.op(transposed(right, known), transposed(left, known))
+        else:
+            known[graph] = graph.T
+    return known[graph]
 
 
 # --- scales of offsets --------------------------------------------------------------------------
@@ -239,18 +258,15 @@ class Scale:
         """Return the effects of offsets, with groups along the first axis."""
         return offsets * self.diagonal if self.matrix is None else offsets @ self.matrix.T
 
-    def offsets(self, columns: Sequence[TensorVariable], like: TensorVariable) -> TensorVariable:
-        """Return the offsets of effects, given their columns, by forward substitution.
-
-        The result has as many dimensions as ``like``.
-        """
-        diagonal = pt.zeros(len(columns)) + self.diagonal
+    def offsets(self, gathered: Gathered) -> TensorVariable:
+        """Return the entries, if the columns are those of the effects, by forward substitution."""
+        diagonal = pt.zeros(len(gathered.columns)) + self.diagonal
         found: list[TensorVariable] = []
-        for k, column in enumerate(columns):
+        for k, column in enumerate(gathered.columns):
             if self.matrix is not None:
                 column = pt.add(column, *[-self.matrix[k, j] * z for j, z in enumerate(found)])
             found.append(column / diagonal[k])
-        return found[0] if like.type.ndim == 1 else pt.stack(found, axis=1)
+        return _joined(found, gathered.entries.type.ndim)
 
     def after(self, first: Scale) -> Scale:
         """Return the product of M and another matrix."""
