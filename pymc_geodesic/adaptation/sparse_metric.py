@@ -102,8 +102,9 @@ class SparseMetric:
     def _factor_at(self, x: np.ndarray) -> TriangularFactor:
         """Factor the precision matrix at a position, which becomes the origin."""
         self._effects.refresh_data()
+        self._effects.set_center(x)
         precision = self._effects.precision(x)
-        _, log_p, _ = self.centering.parameters(x)
+        _, log_p, _, _ = self.centering.parameters(x)
         prior = np.zeros(self._effects.size)
         prior[self._entries] = np.exp(np.clip(log_p, -690.0, 690.0))
         precision.data[~np.isfinite(precision.data)] = 0.0
@@ -121,20 +122,31 @@ class SparseMetric:
 
         Given the other effects, one with the conditional precision D and the prior precision p has
         the information κ²/2 on log p, κ = 1 − p/D. It is at least that of half an effect, because
-        the density decreases towards scales of zero.
+        the density decreases towards scales of zero. Standardized columns j and k of a group have
+        the information κ_j κ_k on the coefficient of j in the regression of k.
         """
         size, others = self._effects.size, self._effects.others
         information = np.zeros((len(others), len(others)))
         is_scale = np.zeros(size, dtype=bool)
         place = {coordinate: k for k, coordinate in enumerate(self._entries)}
+        shrinkages = []
         for group in self._groups:
             shrinkage = np.maximum(1.0 - prior[group.coordinates] / precision[group.coordinates], 0)
+            shrinkages.append(shrinkage)
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
             coefficients[[place[c] for c in group.coordinates]] = amounts / amounts.sum()
             slope = np.nan_to_num(self.centering.slopes(x, coefficients)[others])
             information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
             is_scale[others] |= slope != 0.0
+        weights = []
+        for each in self._effects.effects:
+            columns, shrinkages = shrinkages[: each.width], shrinkages[each.width :]
+            if each.is_correlated:
+                weights.append(np.array(columns) @ np.transpose(columns))
+        of_correlations = self._effects.information_on_correlations(x, weights)
+        information += of_correlations
+        is_scale[others] |= np.diagonal(of_correlations) > 0.0
         self._scales = np.flatnonzero(is_scale)
         row, column = np.meshgrid(others, others, indexing="ij")
         entries = information.ravel(), (row.ravel(), column.ravel())

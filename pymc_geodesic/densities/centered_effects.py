@@ -22,14 +22,14 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.effect_priors import (
-    is_positive,
     may_be_effect,
     may_be_offset,
+    positive_scale,
     with_fixed_shapes,
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
-from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, scale_of
+from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, scales_of
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.minibatches.model_rows import model_with
 from pymc_geodesic.minibatches.row_inputs import drawn_rows
@@ -154,14 +154,15 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
     scales = {}
     for i, variable in enumerate(offsets):
         gathered = [each for each in rows.gathered.values() if each.effect == i]
-        scale = scale_of([each.entries for each in gathered], graphs)
-        if scale is None or not is_positive(scale):
-            continue
-        inputs = [v for v in graph_inputs([scale]) if not isinstance(v, Constant)]
+        factors = scales_of([each.entries for each in gathered], graphs)
+        scale = positive_scale(factors, 1 if len(variable.shape) == 1 else variable.shape[1])
+        if scale is None or scale.matrix is not None or i in rows.in_products:
+            continue  # correlated effects stay non-centered
+        inputs = [v for v in graph_inputs([scale.diagonal]) if not isinstance(v, Constant)]
         if any(isinstance(v, SharedVariable) or v.name not in values for v in inputs):
             continue
         if max(_n_rows(each.index, n_rows) for each in gathered) < MIN_ROWS * variable.shape[0]:
             continue
         rv = model[variable.name]
-        (scales[rv],) = rebuild_graphs([scale], {v: values[v.name] for v in inputs})
+        (scales[rv],) = rebuild_graphs([scale.diagonal], {v: values[v.name] for v in inputs})
     return scales

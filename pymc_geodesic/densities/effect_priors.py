@@ -1,8 +1,9 @@
 r"""Normal priors of group effects: mean, precision, and scale of the non-centered form.
 
-The prior of an effect e given the parameters θ of the model is N(m(θ), 1/p(θ)). An effect that the
-model writes as ``scale * offset`` is e = q x, with the scale q and the standard normal offset x.
-Columns of correlated effects have conditional priors, given the columns before them.
+The prior of an effect e given the parameters θ of the model is N(m(θ), 1/p(θ)). Columns of
+correlated effects have conditional priors, given the columns before them. An effect that the model
+writes non-centered, as ``scale * offset`` or ``offsets @ chol.T``, is e = m + q x, with the
+standard normal offset x, the scale q, and the mean m given the columns before.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
+from pymc_geodesic.densities.rows_by_index import Scale
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.minibatches.model_rows import model_with
 
@@ -57,6 +60,44 @@ def may_be_effect(variable: ManifoldVariable) -> bool:
     return len(variable.shape) in n_axes and None not in variable.value.type.shape
 
 
+@dataclass(frozen=True, eq=False)
+class GroupVariable:
+    """A variable that may be an effect.
+
+    Attributes
+    ----------
+    variable : ManifoldVariable
+    value : TensorVariable
+        Its value, with groups along the first axis.
+    is_transposed : bool
+        Whether ``value`` is the transpose of the value variable.
+    """
+
+    variable: ManifoldVariable
+    value: TensorVariable
+    is_transposed: bool = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of ``value``."""
+        return self.variable.shape[::-1] if self.is_transposed else self.variable.shape
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return 1 if len(self.shape) == 1 else self.shape[1]
+
+    @property
+    def in_variable(self) -> TensorVariable:
+        """``value`` as a function of the value variable."""
+        return self.variable.value.T if self.is_transposed else self.variable.value
+
+    def transposed(self) -> GroupVariable:
+        """Return the same variable with groups along the last axis."""
+        value = pt.TensorType("float64", self.shape[::-1])(self.variable.value.name)
+        return GroupVariable(self.variable, value, is_transposed=True)
+
+
 def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
     """Return mean and standard deviation, or covariance, as functions of random variables."""
     return list(variable.rv.owner.op.dist_params(variable.rv.owner))
@@ -81,20 +122,35 @@ def _is_constant(graph: TensorVariable, number: float) -> bool:
     return bool(np.all(np.asarray(graph.eval(mode="FAST_COMPILE")) == number))
 
 
-def is_positive(graph: Variable) -> bool:
-    """Whether a function of the values of variables is positive, at zero and at random values.
+def positive_scale(scales: Sequence[Scale], width: int) -> Scale | None:
+    """Return the last of the scales that is positive, for offsets with a number of columns."""
+    return next((each for each in reversed(scales) if _is_positive(each, width)), None)
 
-    A factor that changes its sign, such as a loading with a normal prior, is not a scale.
+
+def _is_positive(scale: Scale, width: int) -> bool:
+    """Whether a scale is positive, at zero and at random values of variables.
+
+    A factor that changes its sign, such as a loading with a normal prior, is not a scale. A matrix
+    is lower triangular with a positive diagonal.
     """
-    values = [v for v in graph_inputs([graph]) if not isinstance(v, Constant | SharedVariable)]
+    values = [
+        v for v in graph_inputs([scale.graph]) if not isinstance(v, Constant | SharedVariable)
+    ]
     if any(None in v.type.shape for v in values):
         return False
-    function = unoptimized_function(values, graph)
+    function = unoptimized_function(values, scale.graph)
     rng = np.random.default_rng(0)
     drawn = [
         function(*(sd * rng.normal(size=v.type.shape) for v in values)) for sd in [0.0, *30 * [3.0]]
     ]
-    return all(np.all(each > 0.0) for each in drawn)
+    if scale.matrix is None:
+        return all(each.size in (1, width) and np.all(each > 0.0) for each in drawn)
+    return all(
+        each.shape == (width, width)
+        and np.all(np.diagonal(each) > 0.0)
+        and not np.triu(each, 1).any()
+        for each in drawn
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,55 +161,76 @@ class EffectPrior:
     ----------
     mean, log_p, log_q : TensorVariable
         m, log p and log q.
+    shift : TensorVariable
+        The mean with coefficients ``at_center`` of the columns before, minus m.
     mean_at_scales : TensorVariable
-        The mean with the present covariance as a constant.
-    correlation : TensorVariable
-        Log-density with the expected information of all groups on the coefficients of regressions
-        of a column on those before it.
+        The mean with the present covariance as a constant, where the value is e instead of x.
+    regressions : TensorVariable or None
+        For correlated columns, the change of L from its present value, divided by L_kk in row k,
+        where L is the Cholesky factor of the covariance. Row k has the coefficients of a regression
+        of column k on the columns before it.
+    coefficients : TensorVariable or None
+        Those of a regression of each column on the columns before it.
+    at_center : SharedVariable or None
+        Their value at the center of the coordinates.
     """
 
     mean: TensorVariable
     log_p: TensorVariable
     log_q: TensorVariable
+    shift: TensorVariable
     mean_at_scales: TensorVariable
-    correlation: TensorVariable
+    regressions: TensorVariable | None = None
+    coefficients: TensorVariable | None = None
+    at_center: SharedVariable | None = None
 
 
 def effect_prior(
-    effect: ManifoldVariable,
-    parameters: Sequence[TensorVariable],
-    scale: Variable | None,
+    effect: GroupVariable, parameters: Sequence[TensorVariable], scale: Scale | None
 ) -> EffectPrior:
     """Build the graphs of the prior of an effect.
 
     Parameters
     ----------
-    effect : ManifoldVariable
+    effect : GroupVariable
     parameters : (mean, standard deviation or covariance)
         Functions of the values of variables.
-    scale : Variable, optional
-        q; 1 by default.
+    scale : Scale, optional
+        The identity by default.
     """
     whole = pt.zeros(effect.shape)
-    if not is_correlated(effect):
-        mean, sd = parameters
-        log_q = pt.zeros(()) if scale is None else pt.log(scale)
-        log_p = -2.0 * (pt.log(sd) + log_q) + whole
-        mean = mean * pt.exp(log_q) + whole
-        return EffectPrior(mean, log_p, log_q + whole, mean, pt.zeros(()))
-    mean, covariance = parameters
-    lower = cholesky(covariance[0] if covariance.type.ndim == 3 else covariance)
-    means = []
-    for factor in (lower, disconnected_grad(lower)):
-        # x_k given x_1, ..., x_(k−1): μ_k + Σ_j L_kj u_j with L u = x − μ
-        standard = solve_triangular(factor, (effect.value - mean).T, lower=True).T
-        before = factor - pt.diag(pt.diagonal(factor))
-        means.append(mean + standard @ before.T)
-    sd = pt.diagonal(lower)
-    change = (lower - disconnected_grad(lower)) / disconnected_grad(sd)[:, None]
-    change = change - pt.diag(pt.diagonal(change))
-    correlation = -0.5 * effect.shape[0] * pt.sum(change**2)
-    return EffectPrior(means[0], -2.0 * pt.log(sd) + whole, whole, means[1], correlation)
+    mean, sd = parameters
+    lower = None if scale is None else scale.matrix
+    if is_correlated(effect.variable):
+        lower = cholesky(sd[0] if sd.type.ndim == 3 else sd)
+        sd = pt.diagonal(lower)
+    elif effect.is_transposed:
+        mean, sd = ((each + whole.T).T for each in (mean, sd))
+    log_q = whole if scale is None else pt.log(scale.diagonal) + whole
+    log_p = -2.0 * (pt.log(sd) + log_q)
+    if lower is None:
+        return EffectPrior(mean + whole, log_p, log_q, whole, mean + whole)
+
+    before = pt.tril(lower, -1)
+    coefficients = solve_triangular(lower.T, before.T, lower=False).T
+    residual, effects = effect.value - mean, effect.value
+    if scale is None:
+        conditional_mean = mean + residual @ coefficients.T
+    else:
+        conditional_mean, effects = effect.value @ before.T, scale.times(effect.value)
+    at_center = pytensor.shared(np.zeros((effect.width, effect.width)))
+    shift = mean + (effects - mean) @ at_center.T - conditional_mean
+    change = pt.tril(lower - disconnected_grad(lower), -1)
+    return EffectPrior(
+        conditional_mean,
+        log_p,
+        log_q,
+        shift,
+        mean_at_scales=mean + residual @ disconnected_grad(coefficients).T,
+        regressions=change / disconnected_grad(pt.diagonal(lower))[:, None],
+        coefficients=coefficients,
+        at_center=at_center,
+    )
 
 
 class EffectResiduals:

@@ -4,14 +4,16 @@ A group effect is a variable with a normal prior of which each row of the observ
 entry by an index, as ``effect[group]`` in ``effect[group] + X @ beta``. A row then depends on a few
 entries, so that the Hessian is sparse, and each of its entries is a sum over the rows of a group.
 
-An effect that is written non-centered, ``scale * offset[group]`` with standard normal offsets, is
-the effect ``e = q x`` of the offsets ``x``, where q is the scale. Curvature and priors here are
-those of e; for one that is written centered q = 1.
+An effect that is written non-centered, ``scale * offset[group]`` or ``(offsets @ chol.T)[group]``
+with standard normal offsets, is the effect e = M x of the offsets x of each group, where M is
+diagonal or lower triangular. Curvature and priors here are those of e; for one that is written
+centered M is the identity. With q_k = M_kk and the prior mean m_k = Σ_{j<k} M_kj x_j of a column
+given those before it, e_k = m_k + q_k x_k.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from typing import Any
@@ -37,11 +39,12 @@ from pymc_geodesic.densities.compilation import (
     mode_of,
 )
 from pymc_geodesic.densities.effect_priors import (
+    GroupVariable,
     effect_prior,
     is_correlated,
-    is_positive,
     may_be_effect,
     may_be_offset,
+    positive_scale,
     prior_parameters,
     with_fixed_shapes,
 )
@@ -51,7 +54,8 @@ from pymc_geodesic.densities.rows_by_index import (
     Gathered,
     NotByIndexError,
     RowsByIndex,
-    scale_of,
+    Scale,
+    scales_of,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
 
@@ -75,8 +79,10 @@ class Effect:
         Its coordinates in a position.
     width : int
         Entries of one group, such as an intercept and a slope.
+    is_transposed : bool
+        Whether groups are along the last axis.
     is_centered : bool
-        Whether it is not written as ``scale * offset``.
+        Whether it is not written as a function of offsets.
     is_correlated : bool
         Whether the prior of a column depends on the columns before it.
     parents : list of str
@@ -86,6 +92,7 @@ class Effect:
     name: str
     part: slice
     width: int
+    is_transposed: bool
     is_centered: bool
     is_correlated: bool
     parents: tuple[str, ...]
@@ -94,6 +101,8 @@ class Effect:
     def columns(self) -> list[np.ndarray]:
         """Coordinates of each column."""
         every = np.arange(self.part.start, self.part.stop)
+        if self.is_transposed:
+            return list(every.reshape(self.width, -1))
         return [every[k :: self.width] for k in range(self.width)]
 
 
@@ -124,22 +133,34 @@ def find_effects(
     given = model
     model = with_fixed_shapes(model)
     variables = [v.in_model(model) for v in variables]
-    candidates = [v for v in variables if may_be_effect(v) and not model.rvs_to_transforms[v.rv]]
+    candidates = [
+        GroupVariable(v, v.value)
+        for v in variables
+        if may_be_effect(v) and not model.rvs_to_transforms[v.rv]
+    ]
+    terms = logp_terms(model)
     while True:
-        rows = RowsByIndex([v.value for v in candidates])
-        terms = logp_terms(model)
+        rows = RowsByIndex([each.value for each in candidates])
         try:
-            graphs = rows.replace([terms[rv] for rv in (*model.observed_RVs, *model.potentials)])
-            _check_means(model, candidates)
+            graphs = rows.replace(
+                _by_group(
+                    [terms[rv] for rv in (*model.observed_RVs, *model.potentials)], candidates
+                )
+            )
+            scales = _scales(model, candidates, rows, graphs)
+            _check_means(model, candidates, scales)
         except NotByIndexError as error:
-            candidates = [v for v in candidates if v.value not in error.args]
+            candidates = _without(candidates, error.args)
         else:
             break
-    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v not in candidates)
+    names = {each.variable.name for each in candidates}
+    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
     if not candidates or n_others > _MOST_OTHERS:
         return None
     try:
-        effects = GroupEffects(given, model, variables, candidates, rows, graphs, compile_kwargs)
+        effects = GroupEffects(
+            given, model, variables, candidates, scales, rows, graphs, compile_kwargs
+        )
         point = model.initial_point(random_seed=0)
         effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
     except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
@@ -147,16 +168,76 @@ def find_effects(
     return effects
 
 
-def _check_means(model: Model, effects: Sequence[ManifoldVariable]) -> None:
+def _without(
+    candidates: Sequence[GroupVariable], values: Iterable[TensorVariable]
+) -> list[GroupVariable]:
+    """Transpose matrices that are not taken by an index of their rows, and omit other variables."""
+    kept = []
+    for each in candidates:
+        may_be_transposed = len(each.shape) == 2 and not is_correlated(each.variable)
+        if each.value not in values:
+            kept.append(each)
+        elif may_be_transposed and not each.is_transposed:
+            kept.append(each.transposed())
+    return kept
+
+
+def _by_group(
+    graphs: Sequence[TensorVariable], effects: Sequence[GroupVariable]
+) -> list[TensorVariable]:
+    """Replace value variables by the transposes of those with groups along the first axis."""
+    replacements = {each.variable.value: each.value.T for each in effects if each.is_transposed}
+    return rebuild_graphs(graphs, replacements)
+
+
+def _scales(
+    model: Model,
+    effects: Sequence[GroupVariable],
+    rows: RowsByIndex,
+    graphs: Sequence[TensorVariable],
+) -> list[Scale | None]:
+    """Find the scales of the effects that are written non-centered.
+
+    Raises
+    ------
+    NotByIndexError
+        If rows take entries of a product with another matrix.
+    """
+    scales: list[Scale | None] = []
+    for i, effect in enumerate(effects):
+        entries = [each.entries for each in rows.gathered.values() if each.effect == i]
+        is_non_centered = bool(entries) and may_be_offset(model, effect.variable)
+        factors = scales_of(entries, graphs) if is_non_centered else []
+        scales.append(positive_scale(factors, effect.width))
+    _check_products(rows, effects, scales)
+    return scales
+
+
+def _check_products(
+    rows: RowsByIndex, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
+) -> None:
+    """Check that products with a matrix are those of offsets and their scale."""
+    for i in rows.in_products:
+        scale = scales[i]
+        if scale is None or scale.matrix is None:
+            raise NotByIndexError(effects[i].value)
+
+
+def _check_means(
+    model: Model, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
+) -> None:
     """Check that prior means take entries of other effects by an index.
 
     Raises
     ------
     NotByIndexError
     """
-    means = model.replace_rvs_by_values([prior_parameters(v)[0] for v in effects])
+    means = model.replace_rvs_by_values([prior_parameters(each.variable)[0] for each in effects])
     for effect, mean in zip(effects, means, strict=True):
-        RowsByIndex([v.value for v in effects]).replace([mean + pt.zeros(effect.shape)])
+        rows = RowsByIndex([each.value for each in effects])
+        whole = mean + pt.zeros(effect.variable.shape)
+        rows.replace(_by_group([whole.T if effect.is_transposed else whole], effects))
+        _check_products(rows, effects, scales)
 
 
 @dataclass(eq=False)
@@ -186,8 +267,12 @@ class GroupEffects:
     ----------
     given, model : pymc.Model
         The model whose data may change, and a copy of it with known shapes or itself.
-    variables, effects : list of ManifoldVariable
-        All variables, in the order of a position, and those that are effects.
+    variables : list of ManifoldVariable
+        All variables, in the order of a position.
+    effects : list of GroupVariable
+        Those that are effects.
+    scales : list of Scale or None
+        Scale of each effect, for those that are written non-centered.
     rows : RowsByIndex
     graphs : list of TensorVariable
         Elementwise log-densities of the observations, with placeholders for entries of effects.
@@ -200,9 +285,13 @@ class GroupEffects:
     others, transformed : ndarray of int
         Coordinates of all other variables, and of variables that have a transform.
     prior : CompiledGradient
-        Function of a position x and of coefficients a, b, c, each with one number per entry of the
-        effects, whose output is the gradient of Σ (a m + b log p + c log q) in x, and m, log p and
-        log q. There m and p are mean and precision of the prior of the effects e = q x.
+        Function of a position x and of coefficients a, b, c, d, each with one number per entry of
+        the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
+        log p, log q and δ. There m and p are mean and precision of the prior of the effects e,
+        which are m + q x for offsets x, and m + δ is the mean with the regressions of correlated
+        columns at the center.
+    is_offset : ndarray of bool
+        Of each entry of the effects, whether its coordinate is an offset.
     """
 
     def __init__(
@@ -210,7 +299,8 @@ class GroupEffects:
         given: Model,
         model: Model,
         variables: Sequence[ManifoldVariable],
-        effects: Sequence[ManifoldVariable],
+        effects: Sequence[GroupVariable],
+        scales: Sequence[Scale | None],
         rows: RowsByIndex,
         graphs: Sequence[TensorVariable],
         compile_kwargs: Mapping[str, Any] | None,
@@ -225,11 +315,12 @@ class GroupEffects:
             for v, a, b in zip(variables, starts[:-1], starts[1:], strict=True)
         }
         self.size = int(starts[-1])
-        self._others = [v.value for v in variables if v not in effects]
-        self._effect_values = [v.value for v in effects]
+        names = {each.variable.name for each in effects}
+        self._others = [v.value for v in variables if v.name not in names]
+        self._group_variables, self._scales = list(effects), list(scales)
         is_other = np.ones(self.size, dtype=bool)
-        for each in effects:
-            is_other[parts[each.name]] = False
+        for name in names:
+            is_other[parts[name]] = False
         self.others = np.flatnonzero(is_other)
         self.transformed = np.concatenate(
             [
@@ -239,23 +330,31 @@ class GroupEffects:
             ]
             or [np.empty(0, dtype=np.int64)]
         )
-        self._set_scales(effects, rows, graphs)
         self._set_priors(effects)
-        names = {v.rv: v.name for v in effects}
         self.effects = [
             Effect(
-                v.name,
-                parts[v.name],
-                1 if len(v.shape) == 1 else v.shape[1],
-                self._scales[i] is None,
-                is_correlated(v),
-                tuple(names[rv] for rv in names if rv in set(ancestors(prior_parameters(v)))),
+                each.variable.name,
+                parts[each.variable.name],
+                each.width,
+                each.is_transposed,
+                scale is None,
+                is_correlated(each.variable) or (scale is not None and scale.matrix is not None),
+                self._parents(each),
             )
-            for i, v in enumerate(effects)
+            for each, scale in zip(effects, scales, strict=True)
         ]
+        self.is_offset = np.concatenate(
+            [
+                np.full(each.part.stop - each.part.start, not each.is_centered)
+                for each in self.effects
+            ]
+        )
         self.prior = self._compile_priors()
         self._terms = self._compile_terms(rows, graphs)
-        self._rest = self._compile_rest(effects)
+        self._rest = self._compile_rest(names)
+        self._regressions = self._compile_regressions()
+        coefficients = [p.coefficients for p in self._priors if p.coefficients is not None]
+        self._coefficients = unoptimized_function(self._values, self._in_variables(coefficients))
         self.refresh_data()
 
     @property
@@ -263,9 +362,9 @@ class GroupEffects:
         """Whether the prior of an effect depends on other variables."""
         return any(
             not isinstance(each, Constant | SharedVariable)
-            for prior, value in zip(self._priors, self._effect_values, strict=True)
+            for prior, effect in zip(self._priors, self._group_variables, strict=True)
             for each in graph_inputs([prior.mean, prior.log_p, prior.log_q])
-            if each is not value
+            if each is not effect.value
         )
 
     @property
@@ -275,25 +374,18 @@ class GroupEffects:
 
     # --- graphs ----------------------------------------------------------------------------------
 
-    def _set_scales(
-        self,
-        effects: Sequence[ManifoldVariable],
-        rows: RowsByIndex,
-        graphs: Sequence[TensorVariable],
-    ) -> None:
-        """Find q of each effect that is written non-centered."""
-        self._scales: list[Variable | None] = []
-        for i, effect in enumerate(effects):
-            entries = [each.entries for each in rows.gathered.values() if each.effect == i]
-            is_non_centered = bool(entries) and may_be_offset(self._model, effect)
-            scale = scale_of(entries, graphs) if is_non_centered else None
-            self._scales.append(None if scale is None or not is_positive(scale) else scale)
+    def _parents(self, effect: GroupVariable) -> tuple[str, ...]:
+        """Name the effects on which the prior of an effect depends."""
+        inputs = set(ancestors(prior_parameters(effect.variable)))
+        variables = [each.variable for each in self._group_variables]
+        return tuple(v.name for v in variables if v.rv in inputs)
 
-    def _set_priors(self, effects: Sequence[ManifoldVariable]) -> None:
-        """Graphs of m, log p and log q of each effect, in its shape."""
+    def _set_priors(self, effects: Sequence[GroupVariable]) -> None:
+        """Graphs of m, log p and log q of each effect, in the shape with groups first."""
         parameters = self._model.replace_rvs_by_values(
-            [each for effect in effects for each in prior_parameters(effect)]
+            [each for effect in effects for each in prior_parameters(effect.variable)]
         )
+        parameters = _by_group(parameters, effects)
         self._priors = [
             effect_prior(effect, parameters[2 * i : 2 * i + 2], self._scales[i])
             for i, effect in enumerate(effects)
@@ -306,9 +398,17 @@ class GroupEffects:
         ]
         n = self.n_entries
         parts = [
-            pt.concatenate([pt.flatten(getattr(each, name)) for each in self._priors])
-            for name in ("mean", "log_p", "log_q")
+            pt.concatenate(
+                [
+                    pt.flatten(
+                        getattr(prior, name).T if effect.is_transposed else getattr(prior, name)
+                    )
+                    for effect, prior in zip(self._group_variables, self._priors, strict=True)
+                ]
+            )
+            for name in ("mean", "log_p", "log_q", "shift")
         ]
+        parts = self._in_variables(parts)
         parts = rebuild_graphs(parts, dict(zip(self._values, values, strict=True)))
         inputs: list[ArrayInput] = []
         self._data: list[Variable] = []
@@ -321,7 +421,7 @@ class GroupEffects:
                 inputs.append(FixedArray(replacements[each], shape))
                 self._data.append(each)
         parts = rebuild_graphs(parts, replacements)
-        weights = [pt.TensorType("float64", (n,))(name) for name in "abc"]
+        weights = [pt.TensorType("float64", (n,))(name) for name in "abcd"]
         total = pt.add(*[pt.sum(w * part) for w, part in zip(weights, parts, strict=True)])
         gradients = grad(total, values, disconnected_inputs="ignore")
         return compile_gradient(
@@ -336,26 +436,53 @@ class GroupEffects:
         for i, each in enumerate(self._data):
             self.prior.point_at(i, np.ascontiguousarray(_array_of(each)))
 
+    def set_center(self, x: np.ndarray) -> None:
+        """Set the regressions of correlated columns to those at a position, in `prior`."""
+        found = self._coefficients(*self.split(x))
+        variables = [each.at_center for each in self._priors if each.at_center is not None]
+        for variable, coefficients in zip(variables, found, strict=True):
+            variable.get_value(borrow=True)[...] = np.nan_to_num(coefficients)
+
     def _compile_terms(
         self, rows: RowsByIndex, graphs: Sequence[TensorVariable]
     ) -> list[_CurvatureTerm]:
         """Compile second derivatives of the observations, and of the priors of effects."""
-        terms = [
-            self._curvature_term(rows.gathered_in(graph), graph, self._compiled) for graph in graphs
-        ]
-        for effect, prior in zip(self._effect_values, self._priors, strict=True):
-            own_rows = RowsByIndex(self._effect_values)
-            entries = own_rows.every(effect)
+        terms = []
+        for graph in graphs:
+            gathered = rows.gathered_in(graph)
+            terms.append(
+                self._curvature_term(gathered, self._of_effects(graph, gathered), self._compiled)
+            )
+        for i, (effect, prior) in enumerate(zip(self._group_variables, self._priors, strict=True)):
+            own_rows = RowsByIndex([each.value for each in self._group_variables])
+            entries = own_rows.every(effect.value)
             try:
                 (mean,) = own_rows.replace([prior.mean_at_scales])
             except NotByIndexError:
                 mean = pt.zeros(prior.mean.type.shape)
+            others = [each for each in own_rows.gathered_in(mean) if each.effect != i]
             # the expected information, with the precision at the position
-            residual = entries * pt.exp(prior.log_q) - mean
+            residual = entries - self._of_effects(mean, others)
             log_density = -0.5 * disconnected_grad(pt.exp(prior.log_p)) * residual**2
             gathered = own_rows.gathered_in(log_density)
             terms.append(self._curvature_term(gathered, log_density, unoptimized_function))
         return terms
+
+    def _of_effects(self, graph: TensorVariable, gathered: Sequence[Gathered]) -> TensorVariable:
+        """Replace entries x = M⁻¹ e of offsets, so that their columns are those of e."""
+        replacements = {
+            each.entries: scale.offsets(each)
+            for each in gathered
+            if (scale := self._scales[each.effect]) is not None
+        }
+        return _replaced_once(graph, replacements)
+
+    def _in_variables(self, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Replace values with groups along the first axis by functions of value variables."""
+        return rebuild_graphs(
+            graphs,
+            {each.value: each.in_variable for each in self._group_variables if each.is_transposed},
+        )
 
     def _curvature_term(
         self,
@@ -363,26 +490,24 @@ class GroupEffects:
         graph: TensorVariable,
         compiled: Callable[[Sequence[Variable], Sequence[Variable]], Any],
     ) -> _CurvatureTerm:
-        """Compile the second derivatives of a sum over rows, with respect to entries e = q x."""
-        columns, replacements, values, blocks, indices = [], {}, {}, [], []
+        """Compile the second derivatives of a sum over rows, with respect to entries of e."""
+        columns, values, blocks, indices = [], {}, [], []
         for each in gathered:
-            effect, scale = self._effect_values[each.effect], self._scales[each.effect]
-            if scale is not None:
-                replacements[each.entries] = each.entries / scale
-            taken = (effect if scale is None else effect * scale)[each.index]
+            effect, scale = self._group_variables[each.effect].value, self._scales[each.effect]
+            taken = (effect if scale is None else scale.times(effect))[each.index]
             for k, column in enumerate(each.columns):
                 columns.append(column)
                 values[column] = taken if effect.type.ndim == 1 else taken[:, k]
                 blocks.append((each.effect, k))
                 indices.append(each.index)
-        total = pt.sum(_replaced_once(graph, replacements))
+        total = pt.sum(graph)
         slopes = grad(total, columns, disconnected_inputs="ignore")
         second = [
             -grad(pt.sum(slopes[k]), columns[m], disconnected_inputs="ignore")
             for k, m in combinations_with_replacement(range(len(columns)), 2)
         ]
         direction, products = self._curvature_along(total, [*columns, *self._others])
-        outputs = rebuild_graphs([*second, *products], values)
+        outputs = self._in_variables(rebuild_graphs([*second, *products], values))
         n = len(second)
         return _CurvatureTerm(
             blocks,
@@ -390,14 +515,24 @@ class GroupEffects:
             compiled([*self._values, *direction], outputs[n:]),
         )
 
-    def _compile_rest(self, effects: Sequence[ManifoldVariable]) -> Any:
+    def _compile_rest(self, effects: Collection[str]) -> Any:
         """Compile the products of the Hessian of all other priors with directions."""
         terms = logp_terms(self._model)
-        kept = {v.rv for v in effects} | {*self._model.observed_RVs, *self._model.potentials}
-        total = pt.add(*(prior.correlation for prior in self._priors), pt.zeros(()))
-        total = pt.add(total, *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
+        kept = {self._model[name] for name in effects}
+        kept |= {*self._model.observed_RVs, *self._model.potentials}
+        total = pt.add(pt.zeros(()), *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
         direction, products = self._curvature_along(total, self._others)
         return unoptimized_function([*self._values, *direction], products)
+
+    def _compile_regressions(self) -> Any:
+        """Compile the products of the information on correlations with directions."""
+        regressions = [each.regressions for each in self._priors if each.regressions is not None]
+        weights = [each.type() for each in regressions]
+        terms = [pt.sum(w * each**2) for w, each in zip(weights, regressions, strict=True)]
+        total = -0.5 * pt.add(pt.zeros(()), *terms)
+        direction, products = self._curvature_along(total, self._others)
+        inputs = [*self._values, *weights, *direction]
+        return unoptimized_function(inputs, self._in_variables(products))
 
     def _curvature_along(
         self, total: TensorVariable, variables: Sequence[Variable]
@@ -501,6 +636,25 @@ class GroupEffects:
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
         shape = (self.size, self.size)
         return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
+
+    def information_on_correlations(
+        self, x: np.ndarray, weights: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Information of correlated effects on other coordinates, shape (n_others, n_others).
+
+        Parameters
+        ----------
+        x : ndarray, shape (size,)
+        weights : list of ndarray, shape (width, width)
+            For each correlated effect, the information on the coefficient of a standardized column
+            j in a regression of column k, in units of the residual variance of k.
+        """
+        values = self.split(x)
+        rows = [
+            np.concatenate([np.ravel(p) for p in self._regressions(*values, *weights, *direction)])
+            for direction in self._directions()
+        ]
+        return np.array(rows).reshape(len(self.others), len(self.others))
 
 
 def _array_of(variable: Variable) -> np.ndarray:

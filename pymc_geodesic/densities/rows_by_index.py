@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Constant, Variable, equal_computations
 from pytensor.graph.traversal import ancestors, graph_inputs, io_toposort
 from pytensor.scalar.basic import Mul
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -47,18 +49,27 @@ class Gathered:
 class RowsByIndex:
     """Graphs of terms in which `Gathered` replaces ``effect[index]``.
 
-    An index is moved through elementwise functions to the effects: (μ + σ x)[i] = μ + σ x[i].
+    An index is moved through elementwise functions, products and transposes to the effects:
+    (μ + σ x)[i] = μ + σ x[i], and (x Mᵀ)[i] = x[i] Mᵀ.
 
     Parameters
     ----------
     effects : list of TensorVariable
-        Value variables.
+        Value variables, with groups along the first axis.
+
+    Attributes
+    ----------
+    gathered : dict
+        By effect and index.
+    in_products : set of int
+        Effects with an index that was moved through a matrix product.
     """
 
     def __init__(self, effects: Sequence[TensorVariable]) -> None:
         self._effects = list(effects)
         self._every: dict[int, Variable] = {}
         self.gathered: dict[tuple[int, Variable], Gathered] = {}
+        self.in_products: set[int] = set()
         self._moved: dict[tuple[Variable, Variable], Variable] = {}
 
     def replace(self, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
@@ -71,10 +82,11 @@ class RowsByIndex:
         """
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], graphs):
-            if _is_index(node) and self._uses_effects(node.inputs[0]):
-                source, index, *column = node.inputs
-                entries = self._entries(source, index)
-                replacements[node.outputs[0]] = entries[:, *column] if column else entries
+            is_index = isinstance(node.op, AdvancedSubtensor)
+            taken = _taken(node) if is_index and self._uses_effects(node.inputs[0]) else None
+            if taken is not None:
+                entries = self._entries(taken.source, taken.index)
+                replacements[node.outputs[0]] = taken.part_of(entries)
         for rows in {graph.type.shape[0] for graph in graphs if graph.type.ndim}:
             for effect in self._effects:  # one row for each entry
                 if effect.type.shape[:1] == (rows,) and rows != 1:
@@ -115,14 +127,22 @@ class RowsByIndex:
         assert node is not None
         if isinstance(node.op, Elemwise):
             return node.op(*(self._entries(each, index) for each in node.inputs))
+        source, *rest = node.inputs
         if isinstance(node.op, DimShuffle) and node.op.new_order[:1] == (0,):
-            return node.op(self._entries(node.inputs[0], index))
+            return node.op(self._entries(source, index))
+        if _is_transpose(node) and source not in self._effects:
+            return self._entries(transposed(source), index)
         if isinstance(node.op, Subtensor) and node.op.idx_list[:1] == (slice(None),):
-            return node.op(self._entries(node.inputs[0], index), *node.inputs[1:])
-        if _is_index(node):
-            source, inner, *column = node.inputs
-            entries = self._entries(source, inner[index])
-            return entries[:, *column] if column else entries
+            return node.op(self._entries(source, index), *rest)
+        if isinstance(node.op, Subtensor) and source.type.ndim == 2 and len(rest) == 1:
+            return self._entries(transposed(source), index)[:, rest[0]]
+        if _is_product(node) and not self._uses_effects(rest[0]):
+            inputs = set(ancestors([source]))
+            self.in_products |= {i for i, each in enumerate(self._effects) if each in inputs}
+            return node.op(self._entries(source, index), *rest)
+        taken = _taken(node)
+        if taken is not None and not taken.is_transposed:
+            return taken.part_of(self._entries(taken.source, taken.index[index]))
         raise NotByIndexError(*set(self._effects).intersection(graph_inputs([graph])))
 
     def _placeholder(self, effect: Variable, index: Variable) -> Gathered:
@@ -131,46 +151,177 @@ class RowsByIndex:
         if key not in self.gathered:
             width = 1 if effect.type.ndim == 1 else effect.type.shape[1]
             columns = [pt.vector(f"{effect.name}_{k}", dtype="float64") for k in range(width)]
-            entries = columns[0] if effect.type.ndim == 1 else pt.stack(columns, axis=1)
+            entries = _joined(columns, effect.type.ndim)
             self.gathered[key] = Gathered(position, index, columns, entries)
         return self.gathered[key]
 
 
-def _is_index(node: Any) -> bool:
-    """Whether a node is ``x[i]`` or ``x[i, k]`` with a vector of integers i and a number k."""
-    if not isinstance(node.op, AdvancedSubtensor) or node.op.idx_list not in ((0,), (0, 1)):
-        return False
-    index, *column = (each.type for each in node.inputs[1:])
-    return (
-        index.ndim == 1
-        and index.dtype.startswith(("int", "uint"))
-        and all(each.ndim == 0 for each in column)
-    )
+def _joined(columns: Sequence[TensorVariable], ndim: int) -> TensorVariable:
+    """Join columns to a matrix; for ``ndim=1`` there is one."""
+    return columns[0] if ndim == 1 else pt.stack(columns, axis=1)
 
 
-def scale_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> Variable | None:
-    """Factor by which all uses of the entries of an effect are multiplied; None without one.
+class _Taken(NamedTuple):
+    """``source[index]`` or ``source[index, column]``, or ``source[index].T``."""
 
-    It is a product of factors that are equal for all rows and depend on variables of the model, and
-    may be negative.
-    """
-    entries = set(entries)
-    scales: list[tuple[Variable, ...]] = []
-    for node in io_toposort([], graphs):
-        if entries.isdisjoint(node.inputs):
-            continue
-        if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
-            return None
-        others = [each for each in node.inputs if each not in entries]
-        scales.append(tuple(each for each in others if _is_scale(each)))
-    if not scales or not scales[0] or any(set(each) != set(scales[0]) for each in scales):
+    source: TensorVariable
+    index: TensorVariable
+    column: tuple[TensorVariable, ...] = ()
+    is_transposed: bool = False
+
+    def part_of(self, entries: TensorVariable) -> TensorVariable:
+        """Return the result, given ``source[index]``."""
+        if self.is_transposed:
+            return entries.T
+        return entries[:, *self.column] if self.column else entries
+
+
+def _taken(node: Any) -> _Taken | None:
+    """Parts of ``x[i]``, ``x[i, k]``, ``x[k, i]`` or ``x[:, i]``."""
+    if not isinstance(node.op, AdvancedSubtensor):
         return None
-    product = pt.mul(*scales[0]) if len(scales[0]) > 1 else scales[0][0]
-    return product[0]
+    source, *indices = node.inputs  # i is a vector of integers
+    vectors = [each for each in indices if each.type.ndim == 1]
+    numbers = tuple(each for each in indices if each.type.ndim == 0)
+    if len(vectors) != 1 or len(numbers) != len(indices) - 1:
+        return None
+    if not vectors[0].type.dtype.startswith(("int", "uint")):
+        return None
+    if indices[0] is vectors[0] and node.op.idx_list in ((0,), (0, 1)):
+        return _Taken(source, vectors[0], numbers)
+    if source.type.ndim == 2 and node.op.idx_list in ((0, 1), (slice(None), 0)):
+        return _Taken(transposed(source), vectors[0], numbers, is_transposed=not numbers)
+    return None
 
 
-def _is_scale(graph: Variable) -> bool:
-    """Whether a factor is the same for all rows, and depends on variables of the model."""
-    return graph.type.shape[:1] == (1,) and any(
-        not isinstance(each, Constant | SharedVariable) for each in graph_inputs([graph])
-    )
+def _is_transpose(node: Any) -> bool:
+    """Whether a node is the transpose of a matrix."""
+    return isinstance(node.op, DimShuffle) and node.op.new_order == (1, 0)
+
+
+def _is_product(node: Any) -> bool:
+    """Whether a node is a product of a matrix with another matrix or a vector."""
+    op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
+    return isinstance(op, Dot) and node.inputs[0].type.ndim == 2
+
+
+def transposed(
+    graph: TensorVariable, known: dict[TensorVariable, TensorVariable] | None = None
+) -> TensorVariable:
+    """Transpose of a matrix, moved through products and elementwise functions to their inputs.
+
+    Parameters
+    ----------
+    graph : TensorVariable
+    known : dict, optional
+        Transposes of parts of the graph, which is changed.
+    """
+    known = {} if known is None else known
+    node = graph.owner
+    if graph not in known:
+        if node is not None and _is_transpose(node):
+            known[graph] = node.inputs[0]
+        elif node is not None and isinstance(node.op, Elemwise):
+            known[graph] = node.op(*(transposed(each, known) for each in node.inputs))
+        elif node is not None and _is_product(node):
+            left, right = node.inputs
+            known[graph] = node.op(transposed(right, known), transposed(left, known))
+        else:
+            known[graph] = graph.T
+    return known[graph]
+
+
+# --- scales of offsets --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Matrix M of effects e = M z of the offsets z of each group.
+
+    Attributes
+    ----------
+    diagonal : TensorVariable
+        Diagonal of M; a number, or a vector of length 1, if its elements are equal.
+    matrix : TensorVariable or None
+        M, unless it is diagonal.
+    """
+
+    diagonal: TensorVariable
+    matrix: TensorVariable | None
+
+    @property
+    def graph(self) -> TensorVariable:
+        """M, or its diagonal."""
+        return self.diagonal if self.matrix is None else self.matrix
+
+    def times(self, offsets: TensorVariable) -> TensorVariable:
+        """Return the effects of offsets, with groups along the first axis."""
+        return offsets * self.diagonal if self.matrix is None else offsets @ self.matrix.T
+
+    def offsets(self, gathered: Gathered) -> TensorVariable:
+        """Return the entries, if the columns are those of the effects, by forward substitution."""
+        diagonal = pt.zeros(len(gathered.columns)) + self.diagonal
+        found: list[TensorVariable] = []
+        for k, column in enumerate(gathered.columns):
+            if self.matrix is not None:
+                column = pt.add(column, *[-self.matrix[k, j] * z for j, z in enumerate(found)])
+            found.append(column / diagonal[k])
+        return _joined(found, gathered.entries.type.ndim)
+
+    def after(self, first: Scale) -> Scale:
+        """Return the product of M and another matrix."""
+        if self.matrix is None and first.matrix is None:
+            return Scale(self.diagonal * first.diagonal, None)
+        if self.matrix is None:
+            matrix = self.diagonal[..., None] * first.matrix
+        elif first.matrix is None:
+            matrix = self.matrix * first.diagonal
+        else:
+            matrix = self.matrix @ first.matrix
+        return Scale(pt.diagonal(matrix), matrix)
+
+
+def scales_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> list[Scale]:
+    """Linear functions of the entries of an effect through which all of their uses pass.
+
+    The first is that of the entries themselves, and each of the others is the product of the one
+    before and another factor. Factors are equal for all rows and depend on variables of the model.
+    They may be any matrices.
+    """
+    present: set[Variable] = set(entries)
+    scales: list[Scale] = []
+    nodes = list(io_toposort([], graphs))
+    while present:
+        uses = [node for node in nodes if not present.isdisjoint(node.inputs)]
+        factors = [factor for node in uses if (factor := _factor(node, present)) is not None]
+        if not factors or len(factors) < len(uses):
+            break
+        first, *others = factors
+        if any(not equal_computations([first.graph], [each.graph]) for each in others):
+            break
+        scales.append(first.after(scales[-1]) if scales else first)
+        # another factor, such as a covariate, differs between rows
+        is_last = any(len(node.inputs) > 2 for node in uses)
+        present = set() if is_last else {node.outputs[0] for node in uses}
+    return scales
+
+
+def _factor(node: Any, present: set[Variable]) -> Scale | None:
+    """Linear function of entries in a node that is the same for all rows."""
+    if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
+        others = [each for each in node.inputs if each not in present]
+        scales = [e for e in others if e.type.shape[:1] == (1,) and _depends_on_variables(e)]
+        if scales:
+            product = pt.mul(*scales) if len(scales) > 1 else scales[0]
+            return Scale(product[0], None)
+    if _is_product(node) and node.inputs[0] in present:
+        right = node.inputs[1]
+        if right.type.ndim == 2 and _depends_on_variables(right):
+            matrix = transposed(right)
+            return Scale(pt.diagonal(matrix), matrix)
+    return None
+
+
+def _depends_on_variables(graph: Variable) -> bool:
+    """Whether a graph has inputs other than constants and data."""
+    return any(not isinstance(each, Constant | SharedVariable) for each in graph_inputs([graph]))

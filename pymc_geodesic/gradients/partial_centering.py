@@ -6,9 +6,10 @@ elimination, later coordinates first,
 
 .. math::
 
-    e_i &= m_i + r_i\,(c_i + s_i - m_i) + \sqrt{r_i}\; z_i / \sqrt{D_i}, \qquad
+    e_i &= m_i + r_i\,(c_i + s_i - \bar m_i) + \sqrt{r_i}\; z_i / \sqrt{D_i}, \qquad
     s_i = -\sum_{k > i} \frac{L_{ki}}{L_{ii}} (e_k - c_k), \\
-    r_i &= \frac{D_i}{w_i + p_i(θ)}, \qquad D_i = L_{ii}^2 = w_i + p_i(θ_0),
+    r_i &= \frac{D_i}{w_i + p_i(θ)}, \qquad D_i = L_{ii}^2 = w_i + p_i(θ_0), \qquad
+    \bar m_i = m_i + \frac{p_i(θ_0)}{D_i} δ_i(θ),
 
 where c is the center, θ₀ the other parameters there, and w the precision of an effect without its
 prior, given those that are eliminated later. With normal observations of known variance and one set
@@ -16,8 +17,12 @@ of effects this is the conditional distribution of an effect for every θ. Other
 approximately, near the center: w and L are computed there, with the noise variance and the prior
 precisions of effects that are eliminated before. With little data, w ≪ p, the coordinates are those
 of the non-centered form, with much data those of the centered form; each effect has its own degree.
-For all other coordinates r = 1. An effect that the model writes as scale × offset is e = q x in
-these equations, q the scale and x the offset.
+For all other coordinates r = 1.
+
+For correlated effects, m + δ is the mean given the effects of the same group that are eliminated
+later, with the coefficients of this regression at θ₀, as in s; otherwise δ = 0. An effect that the
+model writes non-centered is e = m + q x in these equations, x the offset and q its scale, and m = 0
+unless it is correlated.
 
 The Jacobian is triangular: log |dx/dz| = Σ (½ log r_i − log q_i) up to a constant.
 """
@@ -101,6 +106,8 @@ class Coordinates(NamedTuple):
         In the order of elimination, the entry of the effects, or −1 for other coordinates.
     center : ndarray, shape (size,)
         c in the order of elimination.
+    is_offset : ndarray of bool, shape (size,)
+        In the order of elimination, whether the coordinate of the model is x = (e − m) / q.
     """
 
     order: Integers
@@ -113,6 +120,7 @@ class Coordinates(NamedTuple):
     weight: Vector
     entry: Integers
     center: Vector
+    is_offset: np.ndarray
 
 
 class Work(NamedTuple):
@@ -122,10 +130,10 @@ class Work(NamedTuple):
     ----------
     away, coupling, own, r : ndarray, shape (size,)
         e − c, s, z / √D and r in the order of elimination.
-    point : ndarray, shape (size + 3 n,)
-        The position, and coefficients of m, log p and log q of the n entries of effects.
-    prior : ndarray, shape (size + 3 n,)
-        The gradient of their sum in the position, then m, log p and log q.
+    point : ndarray, shape (size + 4 n,)
+        The position, and coefficients of m, log p, log q and δ of the n entries of effects.
+    prior : ndarray, shape (size + 4 n,)
+        The gradient of their sum in the position, then m, log p, log q and δ.
     """
 
     away: Vector
@@ -157,6 +165,12 @@ def _ratio(log_p: float, weight: float, precision: float) -> float:
 
 
 @part
+def _centered_mean(at: Coordinates, i: int, mean: float, shift: float) -> float:
+    """Return m + δ p(θ₀) / D."""
+    return mean + shift * (1.0 - at.weight[i] / at.precision[i])
+
+
+@part
 def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, minibatch: int) -> float:
     """Set the position of z, segments in the opposite order of elimination.
 
@@ -166,9 +180,9 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
         log |dx/dz| up to a constant.
     """
     size, n_segments = z.size, at.segments.shape[0]
-    n = (work.point.size - size) // 3
+    n = (work.point.size - size) // 4
     mean, log_p = work.prior[size : size + n], work.prior[size + n : size + 2 * n]
-    log_q = work.prior[size + 2 * n :]
+    log_q, shift = work.prior[size + 2 * n : size + 3 * n], work.prior[size + 3 * n :]
     work.point[:] = 0.0  # no values of a trajectory that diverged before
     log_jacobian = 0.0
     for k in range(n_segments):
@@ -184,9 +198,12 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
                 work.point[at.order[i]] = at.center[i] + work.away[i]
             else:
                 r = _ratio(log_p[a], at.weight[i], at.precision[i])
-                e = mean[a] + r * (at.center[i] + s - mean[a]) + math.sqrt(r) * t
+                remaining = at.center[i] + s - _centered_mean(at, i, mean[a], shift[a])
+                e = mean[a] + r * remaining + math.sqrt(r) * t
                 work.away[i] = e - at.center[i]
-                work.point[at.order[i]] = e if log_q[a] == 0.0 else e * math.exp(-log_q[a])
+                work.point[at.order[i]] = (
+                    (e - mean[a]) * math.exp(-log_q[a]) if at.is_offset[i] else e
+                )
                 log_jacobian += 0.5 * math.log(r) - log_q[a]
                 work.r[i] = r
             work.coupling[i], work.own[i] = s, t
@@ -216,8 +233,9 @@ def _to_gradient(
     out : ndarray, shape (size,)
     """
     size, n_sparse = gradient.size, at.starts.size - 1
-    n = (work.point.size - size) // 3
-    mean, log_q = work.prior[size : size + n], work.prior[size + 2 * n :]
+    n = (work.point.size - size) // 4
+    mean, log_q = work.prior[size : size + n], work.prior[size + 2 * n : size + 3 * n]
+    shift = work.prior[size + 3 * n :]
     bar[:] = 0.0
     for segment in range(at.segments.shape[0]):
         if at.segments[segment, 2]:
@@ -234,15 +252,20 @@ def _to_gradient(
                 out[where] = slope * sd
             else:
                 r, root = work.r[i], math.sqrt(work.r[i])
-                bar[i] += gradient[where] * (1.0 if log_q[a] == 0.0 else math.exp(-log_q[a]))
+                by_e = gradient[where] * (math.exp(-log_q[a]) if at.is_offset[i] else 1.0)
+                bar[i] += by_e
                 slope = r * bar[i]
                 out[where] = root * bar[i] * sd
                 work.point[size + a] += (1.0 - r) * bar[i]
-                remaining = at.center[i] + work.coupling[i] - mean[a]
+                if at.is_offset[i]:
+                    work.point[size + a] -= by_e
+                    work.point[size + 2 * n + a] -= gradient[where] * work.point[where] + 1.0
+                work.point[size + 3 * n + a] -= slope * (1.0 - at.weight[i] / at.precision[i])
+                centered_mean = _centered_mean(at, i, mean[a], shift[a])
+                remaining = at.center[i] + work.coupling[i] - centered_mean
                 by_log_r = bar[i] * (r * remaining + 0.5 * root * work.own[i]) + 0.5
                 # d log r / d log p = −p / (w + p)
                 work.point[size + n + a] -= by_log_r * (1.0 - at.weight[i] * r / at.precision[i])
-                work.point[size + 2 * n + a] -= gradient[where] * work.point[where] + 1.0
             if i < n_sparse:
                 for j in range(at.starts[i], at.starts[i + 1]):
                     bar[at.columns[j]] -= at.couplings[j] * slope
@@ -252,7 +275,7 @@ def _to_gradient(
                     rest[j] -= row[j] * slope
 
 
-_POINTERS = 21
+_POINTERS = 22
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
 (_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS) = range(6, 11)
 _FIRST = 11
@@ -275,8 +298,9 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST + 7], (size,), np.float64),
         array_at(table[_FIRST + 8], (size,), np.int64),
         array_at(table[_FIRST + 9], (size,), np.float64),
+        array_at(table[_FIRST + 10], (size,), np.bool_),
     )
-    scratch = array_at(table[_POINTERS], (6 * size + 1 + 2 * (size + 3 * n),), np.float64)
+    scratch = array_at(table[_POINTERS], (6 * size + 1 + 2 * (size + 4 * n),), np.float64)
     bar, gradient = scratch[4 * size : 5 * size], scratch[5 * size : 6 * size + 1]
     after = 6 * size + 1
     work = Work(
@@ -284,8 +308,8 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         scratch[size : 2 * size],
         scratch[2 * size : 3 * size],
         scratch[3 * size : 4 * size],
-        scratch[after : after + size + 3 * n],
-        scratch[after + size + 3 * n :],
+        scratch[after : after + size + 4 * n],
+        scratch[after + size + 4 * n :],
     )
     prior = Callback(table[_PRIOR], array_at(table[_PRIOR_CONTEXT], (table[_N_PRIOR],), np.int64))
     inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER],), np.int64)
@@ -308,8 +332,8 @@ def _position(
         np.empty(size),
         np.empty(size),
         np.empty(size),
-        np.zeros(size + 3 * n),
-        np.zeros(size + 3 * n),
+        np.zeros(size + 4 * n),
+        np.zeros(size + 4 * n),
     )
     _to_position(at, prior, work, z, minibatch)
     return work.point[:size].copy()
@@ -317,14 +341,21 @@ def _position(
 
 @compiled
 def _whitened(
-    at: Coordinates, x: np.ndarray, mean: np.ndarray, log_p: np.ndarray, log_q: np.ndarray
+    at: Coordinates,
+    x: np.ndarray,
+    mean: np.ndarray,
+    log_p: np.ndarray,
+    log_q: np.ndarray,
+    shift: np.ndarray,
 ) -> np.ndarray:
     """Return z of a position, given the parameters of priors there."""
     size = x.size
     away, z = np.empty(size), np.empty(size)
     for i in range(size):
         a = at.entry[i]
-        e = x[at.order[i]] if a < 0 else x[at.order[i]] * math.exp(log_q[a])
+        e = x[at.order[i]]
+        if at.is_offset[i]:
+            e = mean[a] + e * math.exp(log_q[a])
         away[i] = e - at.center[i]
     for i in range(size):
         s = _coupling(at, i, away)
@@ -333,7 +364,8 @@ def _whitened(
         if a >= 0:
             r = _ratio(log_p[a], at.weight[i], at.precision[i])
             e = away[i] + at.center[i]
-            t = (e - mean[a] - r * (at.center[i] + s - mean[a])) / math.sqrt(r)
+            remaining = at.center[i] + s - _centered_mean(at, i, mean[a], shift[a])
+            t = (e - mean[a] - r * remaining) / math.sqrt(r)
         z[at.order[i]] = t * math.sqrt(at.precision[i])
     return z
 
@@ -346,13 +378,15 @@ class PartialCentering:
     inner : GradientFunctionLike
         Gradient in the coordinates of the model, followed by the log-density.
     prior : GradientFunctionLike
-        Function of a position and of coefficients a, b and c of the parameters of the priors, with
-        ``n_entries`` numbers each: the gradient of Σ (a m + b log p + c log q) in the position,
-        then m, log p and log q.
+        Function of a position and of coefficients a, b, c and d of the parameters of the priors,
+        with ``n_entries`` numbers each: the gradient of Σ (a m + b log p + c log q + d δ) in the
+        position, then m, log p, log q and δ.
     size : int
         Length of a position.
     entries : ndarray of int
         Coordinate of each entry of the effects, in the order of ``prior``.
+    is_offset : ndarray of bool
+        Whether the coordinate of each entry is an offset x = (e − m) / q.
 
     Attributes
     ----------
@@ -365,11 +399,13 @@ class PartialCentering:
         prior: GradientFunctionLike,
         size: int,
         entries: np.ndarray,
+        is_offset: np.ndarray,
     ) -> None:
         self._prior, self._size = prior, size
         self._entries = np.asarray(entries, dtype=np.int64)
         self._n = len(self._entries)
-        self._scratch = np.zeros(6 * size + 1 + 2 * (size + 3 * self._n))
+        self._is_offset = np.asarray(is_offset)
+        self._scratch = np.zeros(6 * size + 1 + 2 * (size + 4 * self._n))
         context = np.zeros(_POINTERS + 1, dtype=np.int64)
         for first, function in ((_INNER, inner), (_PRIOR, prior)):
             context[first], context[first + 1] = function.address, function.context.ctypes.data
@@ -378,29 +414,28 @@ class PartialCentering:
         context[_POINTERS] = self._scratch.ctypes.data
         self.logp_grad = ComposedFunction(_in_centered_coordinates, context, [inner, prior], self)
 
-    def parameters(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean m, log p and log q of each entry of the effects, at a position."""
-        point, output = np.zeros(self._size + 3 * self._n), np.empty(self._size + 3 * self._n)
-        point[: self._size] = x
-        evaluate(self._prior.address, point, 0, self._prior.context, output)
-        self._prior.raise_error()
-        mean, log_p, log_q = output[self._size :].reshape(3, self._n)
-        return mean, log_p, log_q
+    def parameters(self, x: np.ndarray) -> np.ndarray:
+        """m, log p, log q and δ of each entry of the effects, shape (4, n), at a position."""
+        return self._evaluate_prior(x, np.zeros(self._n))[self._size :].reshape(4, self._n)
 
     def slopes(self, x: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
         """Gradient of Σ b log p at a position, for coefficients b."""
-        point, output = np.zeros(self._size + 3 * self._n), np.empty(self._size + 3 * self._n)
+        return self._evaluate_prior(x, coefficients)[: self._size]
+
+    def _evaluate_prior(self, x: np.ndarray, of_log_p: np.ndarray) -> np.ndarray:
+        point, output = np.zeros(self._size + 4 * self._n), np.empty(self._size + 4 * self._n)
         point[: self._size] = x
-        point[self._size + self._n : self._size + 2 * self._n] = coefficients
+        point[self._size + self._n : self._size + 2 * self._n] = of_log_p
         evaluate(self._prior.address, point, 0, self._prior.context, output)
         self._prior.raise_error()
-        return output[: self._size]
+        return output
 
     def effects(self, x: np.ndarray) -> np.ndarray:
         """Position with e in place of x."""
-        _, _, log_q = self.parameters(x)
+        mean, _, log_q, _ = self.parameters(x)
         e = x.copy()
-        e[self._entries] *= np.exp(log_q)
+        offsets = self._entries[self._is_offset]
+        e[offsets] = (mean + x[self._entries] * np.exp(log_q))[self._is_offset]
         return e
 
     def set_factor(self, center: np.ndarray, factor: TriangularFactor) -> None:
@@ -415,6 +450,8 @@ class PartialCentering:
         """
         entry = np.full(self._size, -1, dtype=np.int64)
         entry[self._entries] = np.arange(self._n)
+        is_offset = np.zeros(self._size, dtype=bool)
+        is_offset[self._entries] = self._is_offset
         self._coordinates = Coordinates(
             factor.order,
             factor.segments,
@@ -426,6 +463,7 @@ class PartialCentering:
             factor.weight,
             np.ascontiguousarray(entry[factor.order]),
             np.ascontiguousarray(self.effects(center)[factor.order]),
+            np.ascontiguousarray(is_offset[factor.order]),
         )
         context = self.logp_grad.context
         context[_N_SPARSE], context[_N_SEGMENTS] = factor.n_sparse, len(factor.segments)
@@ -436,8 +474,7 @@ class PartialCentering:
 
     def whiten(self, x: np.ndarray) -> np.ndarray:
         """Coordinates z of a position."""
-        mean, log_p, log_q = (np.ascontiguousarray(each) for each in self.parameters(x))
-        return _whitened(self._coordinates, np.ascontiguousarray(x), mean, log_p, log_q)
+        return _whitened(self._coordinates, np.ascontiguousarray(x), *self.parameters(x))
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position of coordinates z."""

@@ -140,7 +140,11 @@ def trajectory_adaptation(
     if effects is not None:
         entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
         centering = PartialCentering(
-            estimator.logp_grad, effects.prior, product.size, np.concatenate(entries)
+            estimator.logp_grad,
+            effects.prior,
+            product.size,
+            np.concatenate(entries),
+            effects.is_offset,
         )
         inner = WhitenedTrajectories(
             AdaptedGradient(product.size, [], centering.logp_grad),

@@ -8,6 +8,8 @@ from scipy.stats import norm
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
+from pymc_geodesic.densities.group_effects import find_effects
+from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
 from tests.steps.runs import INTERPRETED
@@ -51,12 +53,34 @@ def data_with_a_nameless_axis():
     return model
 
 
+def cholesky(n=2):
+    return pm.LKJCholeskyCov("chol", n=n, eta=2.0, sd_dist=pm.Gamma.dist(6.0, 6.0, shape=n))[0]
+
+
 def slopes():
     with pm.Model() as model:
-        sd = pm.HalfNormal.dist(1.0, shape=2)
-        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sd)
+        chol = cholesky()
         s = pm.MvNormal("s", pm.Normal("b", shape=2), chol=chol, shape=(7, 2))
         pm.Bernoulli("y", logit_p=s[GROUP, 0] + s[GROUP][:, 1] * X, observed=Y > 0.5)
+    return model
+
+
+def slopes_of_offsets():
+    with pm.Model() as model:
+        s = pm.Normal("b", shape=2) + pm.Normal("z", shape=(7, 2)) @ cholesky().T
+        pm.Bernoulli("y", logit_p=s[GROUP, 0] + s[GROUP][:, 1] * X, observed=Y > 0.5)
+    return model
+
+
+def columns_of_offsets():
+    """Three correlated effects, with groups along the last axis."""
+    with pm.Model(coords={"effect": range(3), "group": range(7)}) as model:
+        z = pm.Normal("z", dims=("effect", "group"))
+        item = pm.Gamma("scales", 6.0, 6.0, shape=(2, 1)) * pm.Normal("item", shape=(2, 4))
+        s = pm.Deterministic("s", pm.math.dot(cholesky(3), z).T, dims=("group", "effect"))
+        mean = s[GROUP, 0] + s[GROUP, 1] * X + s[GROUP, 2] * np.cos(np.arange(N_ROWS))
+        mean += item[0, ITEM] + item[1][ITEM] * X
+        pm.Normal("y", mean, 0.3, observed=Y)
     return model
 
 
@@ -73,6 +97,8 @@ MODELS = {
     "not centered": lambda: crossed(centered=False),
     "nested": nested,
     "slopes": slopes,
+    "slopes of offsets": slopes_of_offsets,
+    "columns of offsets": columns_of_offsets,
     "nameless axis": data_with_a_nameless_axis,
     "precision": precision,
 }
@@ -127,6 +153,113 @@ def test_newton_steps_end_where_the_posterior_has_unit_scales(metric):
     assert np.abs(of_metric(z)[:-1]).max() < 0.7
     assert curvature.min() > 0.05
     assert curvature.max() < 5.0
+
+
+def regression(b):
+    return b[GROUP, 0] + b[GROUP, 1] * X
+
+
+def precision_of(mean, shape=(7, 2)):
+    """Precision matrix at a position, for the regression of a function of offsets and factor."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", shape=2)
+        mean = mean(pm.Normal("z", shape=shape), cholesky(), scale)
+        pm.Normal("y", pm.Normal("b") + mean, 1.0, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    return None if effects is None else effects.precision(np.linspace(-1.0, 1.0, 20)).toarray()
+
+
+FORMS = {
+    "dot": lambda z, chol, _: regression(pm.math.dot(z, chol.T)),
+    "transposed": lambda z, chol, _: regression((chol @ z.T).T),
+    "twice": lambda z, chol, _: (z @ chol.T)[GROUP, 0] + (z @ chol.T)[GROUP, 1] * X,
+    "columns": lambda z, chol, _: (chol @ z.T)[0][GROUP] + (chol @ z.T)[1, GROUP] * X,
+    "of rows": lambda z, chol, _: ((z[GROUP] @ chol.T) * np.stack([0 * X + 1, X], 1)).sum(1),
+    "all columns": lambda z, chol, _: ((chol @ z.T)[:, GROUP] * np.stack([0 * X + 1, X])).sum(0),
+    "named": lambda z, chol, _: regression(pm.Deterministic("e", z @ chol.T)),
+}
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("form", [*FORMS])
+def test_forms_of_correlated_offsets(form):
+    expected = precision_of(lambda z, chol, _: regression(z @ chol.T))
+    np.testing.assert_allclose(precision_of(FORMS[form]), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_scales_of_columns():
+    """Scales by column, before or after a product, and in the matrix, are the same."""
+    first = precision_of(lambda z, chol, scale: regression(z @ (scale[:, None] * chol).T))
+    for mean in (
+        lambda z, chol, scale: regression(scale * (z @ chol.T)),
+        lambda z, chol, scale: regression((scale[:, None] * (chol @ z.T)).T),
+    ):
+        np.testing.assert_allclose(precision_of(mean), first, rtol=1e-9, atol=1e-9)
+    by_rows = precision_of(lambda z, _, scale: regression(z * scale))
+    order = np.arange(20)
+    order[2:16] = 2 + np.arange(14).reshape(7, 2).T.ravel()
+    columns = precision_of(lambda z, _, scale: regression((scale[:, None] * z).T), (2, 7))
+    np.testing.assert_allclose(columns, by_rows[np.ix_(order, order)], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    "mean",
+    [
+        lambda z, chol, _: regression(z @ chol),
+        lambda z, chol, _: regression(z @ (chol + chol.T)),
+        lambda z, chol, _: regression(z @ np.array([[1.0, 0.3], [0.0, 2.0]])),
+        lambda z, chol, _: regression(z @ chol.T) + z.sum(),
+        lambda z, chol, scale: (z @ scale)[GROUP],
+        lambda z, chol, scale: regression((scale * z) @ chol),
+    ],
+    ids=["upper triangular", "symmetric", "constant", "another use", "vector", "of effects"],
+)
+def test_other_products_are_not_effects(mean):
+    assert precision_of(mean) is None
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("along_rows", [True, False])
+def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
+    """Correlated effects have the same coordinates z in centered and non-centered form."""
+    metrics = []
+    for centered in (True, False):
+        with pm.Model() as model:
+            chol = cholesky()
+            if centered:
+                s = pm.MvNormal("s", np.zeros(2), chol=chol, shape=(7, 2))
+            elif along_rows:
+                s = pm.Normal("s", shape=(7, 2)) @ chol.T
+            else:
+                s = (chol @ pm.Normal("s", shape=(2, 7))).T
+            mean = pm.Normal("b") + s[GROUP, 0] + s[GROUP, 1] * X
+            pm.Poisson("y", pm.math.exp(0.3 * mean), observed=np.abs(Y).astype(int))
+            metrics.append(pg.GMC(model=model, metric="sparse").adaptation.metric)
+    rng = np.random.default_rng(1)
+    packed, offsets, b = rng.normal(size=3), rng.normal(size=(7, 2)), rng.normal(size=1)
+    lower = np.array([[np.exp(packed[0]), 0.0], [packed[1], np.exp(packed[2])]])
+    if not along_rows:
+        offsets = offsets.T
+    effects = offsets @ lower.T if along_rows else (lower @ offsets).T
+    x = [np.concatenate([packed, each.ravel(), b]) for each in (effects, offsets)]
+    coordinates = np.arange(14).reshape(7, 2)
+    same = np.arange(18)
+    if not along_rows:
+        same[3:17] = 3 + coordinates.T.ravel()
+    factors = [metric._factor_at(each) for metric, each in zip(metrics, x, strict=True)]
+    np.testing.assert_array_equal(factors[0].order, same[factors[1].order])
+    for name in ("precision", "weight", "couplings", "dense"):
+        found, expected = (getattr(factor, name) for factor in reversed(factors))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+    z = rng.normal(size=18)
+    centered, found = (
+        m.centering.to_position(each) for m, each in zip(metrics, (z, z[same]), strict=True)
+    )
+    lower = np.array([[np.exp(found[0]), 0.0], [found[1], np.exp(found[2])]])
+    offsets = found[3:17].reshape(7, 2) if along_rows else found[3:17].reshape(2, 7).T
+    np.testing.assert_allclose(centered[3:17].reshape(7, 2), offsets @ lower.T, rtol=1e-6)
 
 
 @pytest.mark.parametrize("links", [1, 3])
@@ -230,9 +363,10 @@ def test_divergence_leaves_no_trace():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_resumes_within_the_warm_up():
+@pytest.mark.parametrize("name", ["crossed", "slopes of offsets"])
+def test_resumes_within_the_warm_up(name):
     """The state of a step holds the metric: another step continues with the same draws."""
-    model = crossed(centered=True)
+    model = MODELS[name]()
     steps = [pg.GMC(model=model, rng=1) for _ in range(2)]
     for step in steps:
         step.setup_chain(np.random.default_rng(1), 60, 20)
