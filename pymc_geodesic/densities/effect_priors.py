@@ -98,6 +98,14 @@ class GroupVariable:
         return GroupVariable(self.variable, value, is_transposed=True)
 
 
+def by_group(
+    graphs: Sequence[TensorVariable], effects: Sequence[GroupVariable]
+) -> list[TensorVariable]:
+    """Replace value variables by the transposes of those with groups along the first axis."""
+    replacements = {each.variable.value: each.value.T for each in effects if each.is_transposed}
+    return rebuild_graphs(graphs, replacements)
+
+
 def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
     """Return mean and standard deviation, or covariance, as functions of random variables."""
     return list(variable.rv.owner.op.dist_params(variable.rv.owner))

@@ -24,10 +24,9 @@ import pytensor.tensor as pt
 from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.gradient import NullTypeGradError, disconnected_grad, grad
+from pytensor.gradient import disconnected_grad, grad
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.graph.utils import MethodNotDefined
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
@@ -40,13 +39,10 @@ from pymc_geodesic.densities.compilation import (
 )
 from pymc_geodesic.densities.effect_priors import (
     GroupVariable,
+    by_group,
     effect_prior,
     is_correlated,
-    may_be_effect,
-    may_be_offset,
-    positive_scale,
     prior_parameters,
-    with_fixed_shapes,
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -55,15 +51,11 @@ from pymc_geodesic.densities.rows_by_index import (
     NotByIndexError,
     RowsByIndex,
     Scale,
-    scales_of,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
-
-_MOST_OTHERS = 300
-"""Maximum number of coordinates that are no effects: each costs a pass over the rows."""
 
 # --- effects ------------------------------------------------------------------------------------
 
@@ -104,140 +96,6 @@ class Effect:
         if self.is_transposed:
             return list(every.reshape(self.width, -1))
         return [every[k :: self.width] for k in range(self.width)]
-
-
-def find_effects(
-    model: Model, variables: Sequence[ManifoldVariable], compile_kwargs: Mapping[str, Any] | None
-) -> GroupEffects | None:
-    """Find the group effects of a model.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : list of ManifoldVariable
-        Variables of a step, in the order of a position.
-    compile_kwargs : mapping, optional
-        Passed to `pymc.compile`.
-
-    Returns
-    -------
-    GroupEffects or None
-        None if there are no effects, if a variable is on another manifold than a Euclidean space
-        or is sampled by another step, if more than 300 coordinates are no effects, or if the
-        second derivatives of the log-density cannot be evaluated at the initial point.
-    """
-    if len(variables) < len(model.free_RVs) or not all(
-        v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
-    ):
-        return None
-    given = model
-    model = with_fixed_shapes(model)
-    variables = [v.in_model(model) for v in variables]
-    candidates = [
-        GroupVariable(v, v.value)
-        for v in variables
-        if may_be_effect(v) and not model.rvs_to_transforms[v.rv]
-    ]
-    terms = logp_terms(model)
-    while True:
-        rows = RowsByIndex([each.value for each in candidates])
-        try:
-            graphs = rows.replace(
-                _by_group(
-                    [terms[rv] for rv in (*model.observed_RVs, *model.potentials)], candidates
-                )
-            )
-            scales = _scales(model, candidates, rows, graphs)
-            _check_means(model, candidates, scales)
-        except NotByIndexError as error:
-            candidates = _without(candidates, error.args)
-        else:
-            break
-    names = {each.variable.name for each in candidates}
-    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
-    if not candidates or n_others > _MOST_OTHERS:
-        return None
-    try:
-        effects = GroupEffects(
-            given, model, variables, candidates, scales, rows, graphs, compile_kwargs
-        )
-        point = model.initial_point(random_seed=0)
-        effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
-    except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
-        return None
-    return effects
-
-
-def _without(
-    candidates: Sequence[GroupVariable], values: Iterable[TensorVariable]
-) -> list[GroupVariable]:
-    """Transpose matrices that are not taken by an index of their rows, and omit other variables."""
-    kept = []
-    for each in candidates:
-        may_be_transposed = len(each.shape) == 2 and not is_correlated(each.variable)
-        if each.value not in values:
-            kept.append(each)
-        elif may_be_transposed and not each.is_transposed:
-            kept.append(each.transposed())
-    return kept
-
-
-def _by_group(
-    graphs: Sequence[TensorVariable], effects: Sequence[GroupVariable]
-) -> list[TensorVariable]:
-    """Replace value variables by the transposes of those with groups along the first axis."""
-    replacements = {each.variable.value: each.value.T for each in effects if each.is_transposed}
-    return rebuild_graphs(graphs, replacements)
-
-
-def _scales(
-    model: Model,
-    effects: Sequence[GroupVariable],
-    rows: RowsByIndex,
-    graphs: Sequence[TensorVariable],
-) -> list[Scale | None]:
-    """Find the scales of the effects that are written non-centered.
-
-    Raises
-    ------
-    NotByIndexError
-        If rows take entries of a product with another matrix.
-    """
-    scales: list[Scale | None] = []
-    for i, effect in enumerate(effects):
-        entries = [each.entries for each in rows.gathered.values() if each.effect == i]
-        is_non_centered = bool(entries) and may_be_offset(model, effect.variable)
-        factors = scales_of(entries, graphs) if is_non_centered else []
-        scales.append(positive_scale(factors, effect.width))
-    _check_products(rows, effects, scales)
-    return scales
-
-
-def _check_products(
-    rows: RowsByIndex, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
-) -> None:
-    """Check that products with a matrix are those of offsets and their scale."""
-    for i in rows.in_products:
-        scale = scales[i]
-        if scale is None or scale.matrix is None:
-            raise NotByIndexError(effects[i].value)
-
-
-def _check_means(
-    model: Model, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
-) -> None:
-    """Check that prior means take entries of other effects by an index.
-
-    Raises
-    ------
-    NotByIndexError
-    """
-    means = model.replace_rvs_by_values([prior_parameters(each.variable)[0] for each in effects])
-    for effect, mean in zip(effects, means, strict=True):
-        rows = RowsByIndex([each.value for each in effects])
-        whole = mean + pt.zeros(effect.variable.shape)
-        rows.replace(_by_group([whole.T if effect.is_transposed else whole], effects))
-        _check_products(rows, effects, scales)
 
 
 @dataclass(eq=False)
@@ -385,7 +243,7 @@ class GroupEffects:
         parameters = self._model.replace_rvs_by_values(
             [each for effect in effects for each in prior_parameters(effect.variable)]
         )
-        parameters = _by_group(parameters, effects)
+        parameters = by_group(parameters, effects)
         self._priors = [
             effect_prior(effect, parameters[2 * i : 2 * i + 2], self._scales[i])
             for i, effect in enumerate(effects)

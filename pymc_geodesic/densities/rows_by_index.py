@@ -18,6 +18,7 @@ from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.graphs import rebuild_graphs
+from pymc_geodesic.densities.mixed_rows import inputs_of_mixed_rows
 
 
 class NotByIndexError(Exception):
@@ -78,7 +79,7 @@ class RowsByIndex:
         Raises
         ------
         NotByIndexError
-            If another use of an effect remains.
+            If another use of an effect remains, or if a row depends on the entries of others.
         """
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], graphs):
@@ -93,6 +94,10 @@ class RowsByIndex:
                     replacements.setdefault(effect, self.every(effect))
         replaced = rebuild_graphs(graphs, replacements)
         left = set(self._effects).intersection(graph_inputs(replaced))
+        for each in self.gathered.values():
+            columns = set(each.columns)
+            if any(inputs_of_mixed_rows(graph, columns) for graph in replaced):
+                left.add(self._effects[each.effect])
         if left:
             raise NotByIndexError(*left)
         return replaced

@@ -14,7 +14,8 @@ from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajector
 from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
-from pymc_geodesic.densities.group_effects import GroupEffects, find_effects
+from pymc_geodesic.densities.effect_detection import find_effects
+from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient

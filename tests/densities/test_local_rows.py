@@ -249,6 +249,7 @@ def test_conditional_distributions(conjugate, source):
         assert abs(standard.std() - 1.0) < 0.04, name
 
 
+@pytest.mark.slow
 def test_gradient_of_several_local_variables(conjugate):
     """The gradient in m, with the local variables integrated out."""
     model, arrays, estimator = conjugate

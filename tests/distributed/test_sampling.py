@@ -67,6 +67,7 @@ def test_posterior_of_heterogeneous_shards_is_that_of_all_rows(kind):
     assert idata["shards"]["shift"].max() < 1e-6
 
 
+@pytest.mark.slow
 def test_heterogeneous_shards_without_conducive_gradients_warn(caplog):
     """The draws are biased, and a warning is issued."""
     *_, mean, covariance = sorted_regression()

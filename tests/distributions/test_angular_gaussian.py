@@ -34,6 +34,7 @@ def test_density_integrates_to_one(name):
     assert density @ weight == pytest.approx(1.0, abs=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAMILY)
 @pytest.mark.parametrize("mode", [slow("FAST_COMPILE"), None])
 def test_draws_have_the_moments_of_the_density(name, mode):
@@ -189,6 +190,7 @@ def test_gradients_are_finite_on_the_axes():
                 assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "mu"), cross(["numba", "numpy"], [MU, np.array([-1.5, 0.0, 0.0])])
 )

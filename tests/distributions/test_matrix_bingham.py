@@ -170,6 +170,7 @@ def test_batches():
     assert evaluate(batch).shape == (2, 3, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("b", [[-1.0, 2.0], *map(slow, ([2.0, 1.0], [1.0, 2.0], [-1.0, -2.0]))])
 def test_a_model_starts_at_the_mode(b):
     with pm.Model() as model:

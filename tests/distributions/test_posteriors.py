@@ -143,6 +143,7 @@ def test_posteriors_of_a_concentration_are_calibrated(case):
     assert p_value(case, with_constant=False) < 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lengths", [(4.0, 1.5), (3.0, 3.0), (2.0, 0.0), (0.0, 0.0)])
 def test_the_gradient_in_F_is_away_from_the_mean_frame(lengths):
     """Also for equal or zero singular values, whose axes are not determined."""

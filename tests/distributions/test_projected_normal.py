@@ -243,6 +243,7 @@ def test_regression_in_a_model():
     assert model.compile_logp(mode="FAST_COMPILE")(point) == pytest.approx(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cov", [None, np.eye(3)])
 def test_support_point_is_the_direction_of_the_mean(cov):
     with pm.Model() as model:

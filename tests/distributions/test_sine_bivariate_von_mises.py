@@ -59,6 +59,7 @@ def test_series_against_quadrature(constant, pair):
     assert along_lam == pytest.approx(float(slope), rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_series_with_too_many_terms_is_nan(constant):
     assert np.isnan(constant(np.ones(2), np.array(1e9))[0])
 

@@ -82,6 +82,7 @@ def test_concentration_is_scalar_per_direction(name, number):
             distribution.dist(NORTH, *arguments, **more)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     by_default(

@@ -141,6 +141,7 @@ def test_second_derivative_in_kappa():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Skipping Check")  # JAX cannot raise while it computes
 @pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS")  # slower, not wrong
 @pytest.mark.parametrize("mode", ["NUMBA", slow("CVM"), slow("JAX")])

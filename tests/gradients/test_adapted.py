@@ -252,6 +252,7 @@ def test_variables_of_other_steps_are_updated():
         assert error(found, expected) < 1e-10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drawn", [True, False])
 def test_functions_of_a_row_with_a_graph_of_their_own(drawn):
     """A softmax and a sum of exponentials are built for the number of rows of a minibatch."""
@@ -278,6 +279,7 @@ def test_functions_of_a_row_with_a_graph_of_their_own(drawn):
     assert error(step.adaptation.gradient.gradient_of_all_rows(here), expected) < 1e-10
 
 
+@pytest.mark.slow
 def test_sparse_rows():
     from scipy.sparse import random as random_sparse
 

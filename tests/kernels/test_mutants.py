@@ -76,6 +76,7 @@ def test_rejected_proposals_are_detected(mutant, logp_grad, many):
     assert acceptance < 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", [gmc, sggmc, gsgnht], ids=lambda kernel: kernel.__name__)
 def test_velocities_are_tangent_at_every_geodesic(kernel, logp_grad):
     watched = Mutant("none", kernel, {"scaled_geodesic": scaled_tangent_geodesic}).compile()

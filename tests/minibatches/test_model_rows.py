@@ -43,6 +43,7 @@ def draws(model, step, **arguments):
     return idata.posterior["slope"].values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [pg.SGGMC, pg.SGLD], ids=lambda step: step.__name__)
 def test_draws_are_those_of_named_containers(step):
     named = draws(regression(containers=True), step, minibatch=["y_data", "x_data", "group_data"])
@@ -219,6 +220,7 @@ def test_draws_follow_set_data():
     assert abs(idata.posterior["level"].mean() - 100.0) < 5.0
 
 
+@pytest.mark.slow
 def test_chains_of_constants_are_resumed(tmp_path):
     arguments = {
         "tune": 20, "chains": 1, "cores": 1, "random_seed": 1, "progressbar": False,

@@ -169,6 +169,7 @@ def test_partitions_have_their_probabilities(method):
     assert_sizes_agree(idata, exact_probabilities(**settings), 0.015 * (method == "ssgnht"))
 
 
+@pytest.mark.slow
 def test_partitions_of_logit_models_have_their_probabilities():
     settings = {"alpha": 1.5, "strength": 0.2}
     idata = dp_multinomial_logit_sgnht(

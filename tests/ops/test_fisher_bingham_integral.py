@@ -179,6 +179,7 @@ def test_identities_for_parameters_of_all_scales(seed):
     assert_close(twice[0], counted[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_matrix_form_agrees_with_spectral_form(seed):
     rng = np.random.default_rng(seed)

@@ -17,6 +17,8 @@ from pymc_geodesic.ops.fisher_bingham_integral import (
 from tests.ops.test_fisher_bingham_integral import SHAPES, random_case, turned
 from tests.processes import in_its_own_process
 
+pytestmark = pytest.mark.slow  # compilation by JAX
+
 TOLERANCE = 1e-12
 
 SPECTRAL = [
@@ -102,7 +104,6 @@ def assert_all_close(found, expected):
             np.testing.assert_array_less(np.abs(a - b) / scale, TOLERANCE)
 
 
-@pytest.mark.slow
 def test_integrals_are_those_of_numpy(found):
     assert_all_close(found["spectral"], [spectral_moments(*case) for case in SPECTRAL])
     assert_all_close(found["matrix"], [matrix_moments(*case) for case in MATRIX + CIRCLE])
@@ -126,7 +127,6 @@ def test_nonfinite_parameters_give_nan(found):
     assert np.isnan(found["not finite"]).all()
 
 
-@pytest.mark.slow
 def test_jax_is_imported_by_its_own_mode_only():
     code = """
 import sys
@@ -148,7 +148,6 @@ def drawn_by_jax(seed):
     return pm.draw([x, y], draws=2, random_seed=seed, mode="JAX")
 
 
-@pytest.mark.slow
 def test_draws():
     """Draws have the right mean, are reproducible, and differ between calls."""
     pytest.importorskip("jax")

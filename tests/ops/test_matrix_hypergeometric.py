@@ -86,6 +86,7 @@ def test_orthogonal_matrices_of_two_dimensions(of_two, d):
     assert of_two(2, d)[0] == pytest.approx(exact, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 50])
 @pytest.mark.parametrize("d", [(0.5, 0.5), (6.5, 6.5), (10.0, 3.0), (60.0, 20.0)])
 def test_two_columns_are_the_series_of_muirhead(of_two, n, d):
@@ -121,6 +122,7 @@ def test_result_depends_on_the_node_weights(integral, monkeypatch):
     assert abs(found - orthogonal_matrices((10.0, 3.0, 0.0))) > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 4, 9])
 def test_columns_without_concentration_have_no_effect(integral, n):
     """The same for two of three columns: the function is that of fewer columns."""
@@ -267,6 +269,7 @@ def test_two_dimensions_are_an_angle(b):
     assert log_mean([3.0, -5.0], b) == pytest.approx(exact, rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_well_separated_eigenvalues_approach_the_normal_approximation():
     a, b = np.array([3.0, 1.0, -2.0]), np.array([2.0, 0.7, -0.4])
     i, j = np.triu_indices(3, 1)

@@ -110,6 +110,7 @@ def test_continues_where_another_step_puts_the_variables(step, draw, monkeypatch
     assert np.isfinite(draws).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_tune", [1, 20, 31])
 def test_short_tuning_phases(step, n_tune):
     _, draws = advance(step, begin(step, n_tune), n_tune + 20, n_tune)
@@ -353,6 +354,7 @@ def is_of_funnel(warning):
     return warning is not None and "funnel" in warning.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_centered", [True, False])
 @pytest.mark.parametrize("step_class", [pg.SGGMC, pg.GMC])
 def test_lost_tail_of_a_precision_with_all_rows(step_class, is_centered):

@@ -50,6 +50,7 @@ def regression_likelihood(w):
     return 0.5 * (z.T @ y) ** 2 / precision - 0.5 * np.log(precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step_class", "step_size"),
     [(SCIR, 0.05), slow(SGRLD, 1e-3)],

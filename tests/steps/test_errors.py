@@ -448,6 +448,7 @@ def test_an_edge_of_the_density(step_class, edge):
         step_class(["s"], model=gamma_and(EDGES[edge]), compile_kwargs=INTERPRETED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", NO_EDGES.values(), ids=NO_EDGES.keys())
 def test_no_edge_of_the_density(term):
     SGGMC(["s"], model=gamma_and(term), compile_kwargs=INTERPRETED)

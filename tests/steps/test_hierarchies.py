@@ -2,13 +2,14 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy import sparse
 from scipy.stats import norm
 
 import pymc_geodesic as pg
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
-from pymc_geodesic.densities.group_effects import find_effects
+from pymc_geodesic.densities.effect_detection import find_effects
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.grids import slow
@@ -413,10 +414,20 @@ def test_sparse_needs_effects():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_other_uses_of_an_effect_are_not_a_hierarchy():
+@pytest.mark.parametrize(
+    "mean",
+    [
+        pytest.param(lambda a: a[GROUP] + a.sum(), id="sum"),
+        pytest.param(lambda a: a[GROUP] - a[GROUP].mean(), id="mean of the rows"),
+        pytest.param(lambda a: a[GROUP].cumsum(), id="random walk"),
+        pytest.param(lambda a: pt.dot(np.tril(np.ones((len(Y), len(Y)))), a[GROUP]), id="product"),
+        pytest.param(lambda a: a[GROUP] + a[GROUP][::-1], id="other order"),
+    ],
+)
+def test_other_uses_of_an_effect_are_not_a_hierarchy(mean):
     with pm.Model():
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
-        pm.Normal("y", a[GROUP] + a.sum(), 1.0, observed=Y)
+        pm.Normal("y", mean(a), 1.0, observed=Y)
         step = pg.GMC()
     assert "sparse" not in repr(step.adaptation)
 
@@ -450,6 +461,7 @@ def test_likelihoods_without_second_derivatives_are_not_a_hierarchy():
         assert "sparse" not in repr(pg.GMC().adaptation)
 
 
+@pytest.mark.slow
 def test_a_loading_is_not_a_scale():
     """A factor with a normal prior is zero where the chain starts, and changes its sign."""
     with pm.Model():

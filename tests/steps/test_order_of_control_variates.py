@@ -51,6 +51,7 @@ def step_of(kind: str, **options):
     return pg.SGGMC(model=regression(kind), minibatch=["x", "t"], **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch_size", "control_variates", "order"),
     [(1, "auto", 2), slow(100, "auto", 1), slow(100, 2, 2), slow(1, 1, 1), (1, False, 0)],
@@ -99,6 +100,7 @@ def test_second_order_is_exact_where_the_posterior_is_normal(step_class):
     assert_exact(draw_with_indicator(step_class, 4000, 5, batch_size=10, seed=3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, slow(3), slow(5)])
 @pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD, slow(pg.gSGNHT), slow(pg.SSGNHT)])
 def test_noise_of_rows_that_hardly_any_minibatch_has_is_measured(step_class, seed):

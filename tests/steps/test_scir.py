@@ -285,6 +285,7 @@ def test_one_and_two_processes_agree(model):
     assert not np.array_equal(runs[0].posterior["w"][0], runs[0].posterior["w"][1])
 
 
+@pytest.mark.slow
 def test_several_simplices_are_the_same_in_two_processes():
     """Bitwise, although exponentials of views and copies may differ in the last bit."""
     with pm.Model() as model:

@@ -138,6 +138,7 @@ def sample(step, model, draws=30, tune=10, **kwargs):
         return pm.sample(draws=draws, tune=tune, step=step(), **(QUIET | kwargs))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("method", [SCIR, slow(SGRLD)])
 def test_steps_find_the_topics(method):

@@ -309,6 +309,7 @@ def test_small_steps_have_the_exact_posterior(sampler, topic_step, weight_step):
     assert np.abs(z_scores_of_dynamics(sampler, topic_step, weight_step)).max() < 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     ["noise too small", *map(slow, ("sign of the gradient", "counts of a minibatch not scaled"))],

@@ -1,0 +1,155 @@
+"""Detection of the group effects of a model, and of the scales of those written non-centered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.model import Model
+from pytensor.gradient import NullTypeGradError
+from pytensor.graph.utils import MethodNotDefined
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.effect_priors import (
+    GroupVariable,
+    by_group,
+    is_correlated,
+    may_be_effect,
+    may_be_offset,
+    positive_scale,
+    prior_parameters,
+    with_fixed_shapes,
+)
+from pymc_geodesic.densities.group_effects import GroupEffects
+from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale, scales_of
+from pymc_geodesic.densities.variables import ManifoldVariable
+
+_MOST_OTHERS = 300
+"""Maximum number of coordinates that are no effects: each costs a pass over the rows."""
+
+
+def find_effects(
+    model: Model, variables: Sequence[ManifoldVariable], compile_kwargs: Mapping[str, Any] | None
+) -> GroupEffects | None:
+    """Find the group effects of a model.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    variables : list of ManifoldVariable
+        Variables of a step, in the order of a position.
+    compile_kwargs : mapping, optional
+        Passed to `pymc.compile`.
+
+    Returns
+    -------
+    GroupEffects or None
+        None if there are no effects, if a variable is on another manifold than a Euclidean space
+        or is sampled by another step, if more than 300 coordinates are no effects, or if the
+        second derivatives of the log-density cannot be evaluated at the initial point.
+    """
+    if len(variables) < len(model.free_RVs) or not all(
+        v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
+    ):
+        return None
+    given = model
+    model = with_fixed_shapes(model)
+    variables = [v.in_model(model) for v in variables]
+    candidates = [
+        GroupVariable(v, v.value)
+        for v in variables
+        if may_be_effect(v) and not model.rvs_to_transforms[v.rv]
+    ]
+    terms = logp_terms(model)
+    while True:
+        rows = RowsByIndex([each.value for each in candidates])
+        try:
+            graphs = rows.replace(
+                by_group([terms[rv] for rv in (*model.observed_RVs, *model.potentials)], candidates)
+            )
+            scales = _scales(model, candidates, rows, graphs)
+            _check_means(model, candidates, scales)
+        except NotByIndexError as error:
+            candidates = _without(candidates, error.args)
+        else:
+            break
+    names = {each.variable.name for each in candidates}
+    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
+    if not candidates or n_others > _MOST_OTHERS:
+        return None
+    try:
+        effects = GroupEffects(
+            given, model, variables, candidates, scales, rows, graphs, compile_kwargs
+        )
+        point = model.initial_point(random_seed=0)
+        effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
+    except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
+        return None
+    return effects
+
+
+def _without(
+    candidates: Sequence[GroupVariable], values: Iterable[TensorVariable]
+) -> list[GroupVariable]:
+    """Transpose matrices that are not taken by an index of their rows, and omit other variables."""
+    kept = []
+    for each in candidates:
+        may_be_transposed = len(each.shape) == 2 and not is_correlated(each.variable)
+        if each.value not in values:
+            kept.append(each)
+        elif may_be_transposed and not each.is_transposed:
+            kept.append(each.transposed())
+    return kept
+
+
+def _scales(
+    model: Model,
+    effects: Sequence[GroupVariable],
+    rows: RowsByIndex,
+    graphs: Sequence[TensorVariable],
+) -> list[Scale | None]:
+    """Find the scales of the effects that are written non-centered.
+
+    Raises
+    ------
+    NotByIndexError
+        If rows take entries of a product with another matrix.
+    """
+    scales: list[Scale | None] = []
+    for i, effect in enumerate(effects):
+        entries = [each.entries for each in rows.gathered.values() if each.effect == i]
+        is_non_centered = bool(entries) and may_be_offset(model, effect.variable)
+        factors = scales_of(entries, graphs) if is_non_centered else []
+        scales.append(positive_scale(factors, effect.width))
+    _check_products(rows, effects, scales)
+    return scales
+
+
+def _check_products(
+    rows: RowsByIndex, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
+) -> None:
+    """Check that products with a matrix are those of offsets and their scale."""
+    for i in rows.in_products:
+        scale = scales[i]
+        if scale is None or scale.matrix is None:
+            raise NotByIndexError(effects[i].value)
+
+
+def _check_means(
+    model: Model, effects: Sequence[GroupVariable], scales: Sequence[Scale | None]
+) -> None:
+    """Check that prior means take entries of other effects by an index.
+
+    Raises
+    ------
+    NotByIndexError
+    """
+    means = model.replace_rvs_by_values([prior_parameters(each.variable)[0] for each in effects])
+    for effect, mean in zip(effects, means, strict=True):
+        rows = RowsByIndex([each.value for each in effects])
+        whole = mean + pt.zeros(effect.variable.shape)
+        rows.replace(by_group([whole.T if effect.is_transposed else whole], effects))
+        _check_products(rows, effects, scales)
