@@ -10,6 +10,7 @@ import pytensor
 import pytest
 
 from tests import data_loader
+from tests.grids import slow
 
 PAGE = Path(__file__).parents[1] / "docs" / "sparse_and_streamed_data.md"
 PROGRAMS = re.findall(r"^```python\n(import .*?|from .*?)```", PAGE.read_text(), re.DOTALL | re.M)
@@ -31,7 +32,9 @@ def test_there_are_programs():
 
 
 @pytest.mark.parametrize(
-    "program", PROGRAMS, ids=["sparse", "disk", "sparse on disk", "parquet", "loader", "table"]
+    "program",
+    [slow(PROGRAMS[0]), *PROGRAMS[1:]],
+    ids=["sparse", "disk", "sparse on disk", "parquet", "loader", "table"],
 )
 def test_program(program, tmp_path, monkeypatch):
     if "parquet" in program or '"people"' in program:

@@ -12,7 +12,7 @@ from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_fact
 from pymc_geodesic.densities.effect_detection import find_effects
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.runtime.gradient_functions import evaluate
-from tests.grids import slow
+from tests.grids import by_default, slow
 from tests.steps.runs import INTERPRETED
 
 RNG = np.random.default_rng(3)
@@ -182,12 +182,13 @@ FORMS = {
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("form", [*FORMS])
+@pytest.mark.parametrize("form", by_default(["dot", "all columns"], of=FORMS))
 def test_forms_of_correlated_offsets(form):
     expected = precision_of(lambda z, chol, _: regression(z @ chol.T))
     np.testing.assert_allclose(precision_of(FORMS[form]), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_scales_of_columns():
     """Scales by column, before or after a product, and in the matrix, are the same."""
