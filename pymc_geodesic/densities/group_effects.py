@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,9 @@ from pymc_geodesic.densities.rows_by_index import (
     Scale,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
+
+ROUNDING = 1e-9
+"""Relative size of a negative principal minor that may be a rounding error."""
 
 _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
@@ -540,14 +543,39 @@ def _positive(matrix: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
+def _are_semidefinite(entry: Mapping[tuple[int, int], np.ndarray], n: int) -> bool:
+    """Whether all matrices of rows are positive semidefinite up to rounding.
+
+    All principal minors of two or three columns are tested, and of more columns whether the
+    matrices have rank one, as those of a function of one linear predictor.
+    """
+    diagonal = [entry[k, k] for k in range(n)]
+    if any((each < 0.0).any() for each in diagonal):
+        return False
+    for k, m in combinations(range(n), 2):
+        scale = diagonal[k] * diagonal[m]
+        if (scale - entry[k, m] ** 2 < -ROUNDING * scale).any():
+            return False
+    if n == 2:
+        return True
+    if n == 3:
+        (a, b, c), d, e, f = diagonal, entry[0, 1], entry[0, 2], entry[1, 2]
+        determinant = a * b * c + 2.0 * d * e * f - a * f**2 - b * e**2 - c * d**2
+        return not (determinant < -ROUNDING * a * b * c).any()
+    for k, m in combinations_with_replacement(range(1, n), 2):
+        remainder = np.abs(diagonal[0] * entry[k, m] - entry[0, k] * entry[0, m])
+        if (remainder > ROUNDING * diagonal[0] * np.sqrt(diagonal[k] * diagonal[m])).any():
+            return False
+    return bool(diagonal[0].all())
+
+
 def _positive_part(second: Sequence[np.ndarray], n: int) -> list[np.ndarray]:
     """Positive part of the symmetric n × n matrix of each row, given by its upper triangle."""
     pairs = list(combinations_with_replacement(range(n), 2))
     if n == 1:
         return [np.maximum(second[0], 0.0)]
     entries = np.broadcast_arrays(*second[: len(pairs)])
-    diagonal = [entries[i] for i, (k, m) in enumerate(pairs) if k == m]
-    if all((each >= 0.0).all() for each in diagonal):
+    if _are_semidefinite(dict(zip(pairs, entries, strict=True)), n):
         return list(entries)
     matrices = np.empty((entries[0].size, n, n))
     for (k, m), entry in zip(pairs, entries, strict=True):

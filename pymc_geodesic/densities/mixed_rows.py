@@ -14,6 +14,7 @@ from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot
 from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 
@@ -44,7 +45,12 @@ def inputs_of_mixed_rows(graph: TensorVariable, inputs: set[Variable]) -> set[Va
     while pending:
         variable, axis, is_linear = pending.pop()
         used = inputs.intersection(ancestors([variable]))
-        if not used or variable in inputs:
+        # shapes, indices and conditions have no derivatives
+        if (
+            not used
+            or variable in inputs
+            or getattr(variable.type, "dtype", None) not in float_dtypes
+        ):
             continue
         try:
             for each in _sources(variable.owner, axis, is_linear, inputs):

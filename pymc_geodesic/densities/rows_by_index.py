@@ -130,16 +130,25 @@ class RowsByIndex:
             return self._placeholder(graph, index).entries
         node = graph.owner
         assert node is not None
+        error = NotByIndexError(*set(self._effects).intersection(graph_inputs([graph])))
         if isinstance(node.op, Elemwise):
+            repeated = [e for e in node.inputs if e.type.shape[0] == 1 != graph.type.shape[0]]
+            in_all_rows = set(self._effects).intersection(graph_inputs(repeated))
+            if in_all_rows:
+                raise NotByIndexError(*in_all_rows)
             return node.op(*(self._entries(each, index) for each in node.inputs))
         source, *rest = node.inputs
         if isinstance(node.op, DimShuffle) and node.op.new_order[:1] == (0,):
             return node.op(self._entries(source, index))
-        if _is_transpose(node) and source not in self._effects:
-            return self._entries(transposed(source), index)
+        if _is_transpose(node):
+            graph = transposed(source)
+            if graph.owner is not None and graph.owner.inputs[0] is source:
+                raise error
+            return self._entries(graph, index)
         if isinstance(node.op, Subtensor) and node.op.idx_list[:1] == (slice(None),):
             return node.op(self._entries(source, index), *rest)
-        if isinstance(node.op, Subtensor) and source.type.ndim == 2 and len(rest) == 1:
+        is_row = isinstance(node.op, Subtensor) and not isinstance(node.op.idx_list[0], slice)
+        if is_row and source.type.ndim == 2 and len(rest) == 1:
             return self._entries(transposed(source), index)[:, rest[0]]
         if _is_product(node) and not self._uses_effects(rest[0]):
             inputs = set(ancestors([source]))
@@ -148,7 +157,7 @@ class RowsByIndex:
         taken = _taken(node)
         if taken is not None and not taken.is_transposed:
             return taken.part_of(self._entries(taken.source, taken.index[index]))
-        raise NotByIndexError(*set(self._effects).intersection(graph_inputs([graph])))
+        raise error
 
     def _placeholder(self, effect: Variable, index: Variable) -> Gathered:
         position = self._effects.index(effect)

@@ -21,6 +21,7 @@ GROUP = np.concatenate([[5], RNG.integers(0, 5, N_ROWS - 1)])  # one row in grou
 ITEM = RNG.integers(0, 4, N_ROWS)
 X = RNG.normal(size=N_ROWS)
 Y = 0.5 + 0.3 * X + RNG.normal(size=7)[GROUP] + RNG.normal(size=N_ROWS)
+CLASS = np.arange(N_ROWS) % 3
 
 
 def crossed(*, centered):
@@ -431,6 +432,59 @@ def test_other_uses_of_an_effect_are_not_a_hierarchy(mean):
         pm.Normal("y", mean(a), 1.0, observed=Y)
         step = pg.GMC()
     assert "sparse" not in repr(step.adaptation)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    "observe",
+    [
+        pytest.param(
+            lambda a: pm.OrderedLogistic("y", eta=a, cutpoints=[-1.0, 1.0], observed=CLASS),
+            id="ordered",
+        ),
+        pytest.param(
+            lambda a: pm.Categorical(
+                "y", p=pm.math.softmax(pt.stack([a, 0.5 * a, 0.0 * a], 1), 1), observed=CLASS
+            ),
+            id="categorical",
+        ),
+        pytest.param(
+            lambda a: pm.Potential("y", -0.5 * pt.sum((Y - a) ** 2)), id="potential of all rows"
+        ),
+    ],
+)
+def test_likelihoods_of_separate_rows(observe):
+    with pm.Model():
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        observe(a[GROUP])
+        step = pg.GMC()
+    assert "sparse" in repr(step.adaptation)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    "mean",
+    [
+        pytest.param(lambda a, b: pt.stack([a, b])[0, GROUP], id="row of a stack"),
+        pytest.param(lambda a, b: pt.stack([a, b])[::-1][0, GROUP], id="reversed"),
+        pytest.param(lambda a, b: (a[:1] + b)[GROUP], id="broadcast"),
+    ],
+)
+def test_unusual_indices_are_constructed(mean):
+    with pm.Model():
+        a, b = (pm.Normal(name, 0.0, pm.HalfNormal(f"{name}_sd"), shape=7) for name in "ab")
+        pm.Normal("y", mean(a, b), 1.0, observed=Y)
+        pg.GMC()
+
+
+def test_precision_of_means_and_scales_is_positive():
+    """Rows with a mean and a log scale by group have an indefinite Hessian."""
+    with pm.Model() as model:
+        a, b = (pm.Normal(name, 0.0, pm.HalfNormal(f"{name}_sd"), shape=7) for name in "ab")
+        pm.Normal("y", a[GROUP], pm.math.exp(b[GROUP]), observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    precision = effects.precision(RNG.normal(size=16)).toarray()
+    assert np.linalg.eigvalsh(precision).min() > -1e-9 * np.trace(precision)
 
 
 @pytest.mark.usefixtures("interpreted")
