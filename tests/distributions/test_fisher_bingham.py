@@ -256,6 +256,7 @@ def test_mutants_of_draws_are_detected(edit):
     assert worst_z(x, np.diag(values), slopes) > 10
 
 
+@pytest.mark.slow
 def test_rows_have_their_own_parameters():
     mu = draw_uniform_directions(np.random.default_rng(1), (5, 1, 3))
     kappa = np.array([1e8, 2e8])

@@ -182,6 +182,7 @@ def test_one_column_is_von_mises_fisher():
     np.testing.assert_allclose(evaluate(matrix), evaluate(vector), rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [1, 2])
 def test_constant_of_a_dynamic_number_of_columns(columns):
     """Data containers have no static shape."""

@@ -165,6 +165,7 @@ def mixture():
     return model, x
 
 
+@pytest.mark.slow
 def test_mixture_compiles_to_cached_machine_code(mixture, monkeypatch):
     """No node runs in Python, which would warn, and cost a compilation in every process.
 

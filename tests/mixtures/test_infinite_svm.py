@@ -189,6 +189,7 @@ def crossed():
     return X, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["augmentation", "ssgnht"])
 def test_experts_classify_data_that_are_not_linearly_separable(crossed, method):
     X, y = crossed

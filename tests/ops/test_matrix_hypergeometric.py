@@ -93,6 +93,7 @@ def test_two_columns_are_the_series_of_muirhead(of_two, n, d):
     assert of_two(n, np.array(d))[0] == pytest.approx(series_of_two(n, d), rel=1e-12, abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [(5.0, 2.0, 0.0), (50.0, 50.0, 0.0), (1e5, 1.0, 0.0)])
 def test_two_columns_of_three_rows_are_rotations(of_two, d):
     found = of_two(3, np.array(d[:2]))[0]
@@ -132,6 +133,7 @@ def test_columns_without_concentration_have_no_effect(integral, n):
     assert integral(n, [0.0, 0.0, 0.0]) == pytest.approx(0.0, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "d", "error"),
     [

@@ -384,6 +384,7 @@ def test_resumes_within_the_warm_up(name):
         np.testing.assert_array_equal(value, points[1][name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [{"shape": 7}, {"dims": "group"}])
 def test_data_that_change(size):
     """The metric reads the present data: the posterior is that of the new observations."""

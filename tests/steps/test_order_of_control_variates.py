@@ -159,6 +159,7 @@ def test_covariates_with_heavy_tails(step_class, seed):
     assert np.abs(z.std(axis=0) - 1.0).max() < 0.15
 
 
+@pytest.mark.slow
 def test_auto_chooses_the_cheaper_draw():
     costs = {}
     for order in (1, 2):

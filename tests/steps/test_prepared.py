@@ -103,6 +103,7 @@ def test_functions_of_local_variables_are_compiled_for_their_argument_types(chec
     assert compiled.names == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "is_of_topics"),
     [(pg.SCIR, False), slow(pg.SCIR, True), slow(pg.SGRLD, False), (pg.SGRLD, True)],

@@ -244,6 +244,7 @@ def blocks_of_documents():
     return [documents[i : i + 25] for i in range(0, 60, 25)]  # the last one is shorter
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_streamed_documents():
     """Sparse or dense blocks; θ belongs to the current block."""

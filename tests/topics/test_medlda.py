@@ -365,6 +365,7 @@ def test_draws_are_reproducible_and_learn_the_labels():
     assert classes.sample_stats["accuracy"][0, -1] > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topics_by", ["SCIR", "SGRLD"])
 @pytest.mark.parametrize("memoize", [True, False])
 def test_minibatches_learn_the_labels(topics_by, memoize):
