@@ -79,6 +79,7 @@ def test_heterogeneous_shards_without_conducive_gradients_warn(caplog):
     assert idata["shards"]["shift"].max() > 5
 
 
+@pytest.mark.slow
 def test_draws_are_the_same_on_any_number_of_workers(undisturbed):
     other = drawn(InlineClient(3, kept=KEPT))
     np.testing.assert_array_equal(other.posterior["beta"], undisturbed.posterior["beta"])

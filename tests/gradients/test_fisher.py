@@ -48,6 +48,7 @@ def call(function, position, start, size=None):
     return output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [IndependentRows, RandomRows])
 def test_variance_equals_that_of_the_rows(table, source):
     """N² times the sample variance of the row gradients over n; the prior contributes nothing."""

@@ -83,6 +83,7 @@ def test_velocities_are_tangent_at_every_geodesic(kernel, logp_grad):
     run(kernel, watched, logp_grad, side_by_side(TARGET, 1), n=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", by_default([str(UNPROJECTED[0])], of=UNPROJECTED), ids=str)
 def test_velocities_off_the_tangent_space_are_detected(mutant, logp_grad):
     with pytest.raises(ArithmeticError, match="not tangent"):

@@ -216,6 +216,7 @@ def regression(batches, **settings):
         point, _ = step.step(point)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"step_size": 1e-3, "friction": 100.0}], ids=str)
 def test_steps_warn(settings):
     """With adapted dynamics, in the pass at the centering point, and with user-specified ones."""

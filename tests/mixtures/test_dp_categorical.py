@@ -85,6 +85,7 @@ def test_slice_sampling_samples_partitions_exactly(exact, batch_size, n):
     assert abs(by_batches(alpha, exact.alpha)) < 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kernel", "edit"),
     [
@@ -106,6 +107,7 @@ def test_mutants_of_the_slice_sampler_are_detected(kernel, edit, monkeypatch):
     assert np.abs(exact.z_scores(found)).max() > 6
 
 
+@pytest.mark.slow
 def test_new_rows_have_the_exact_predictive_probability(exact):
     idata = dp_categorical_gibbs(COUNTS, PRIOR, BETA, draws=8_000, thin=2, **QUIET)
     every = np.exp(log_predictive(idata, NEW, average=False).values[0])

@@ -53,6 +53,7 @@ def test_split_merge_proposals_sample_partitions_exactly(exact):
     assert np.abs(deviations(exact, found)).max() < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("part", "edit"),
     [

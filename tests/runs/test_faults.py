@@ -342,6 +342,7 @@ def test_killed_process(model, tmp_path, n):
     )
 
 
+@pytest.mark.slow
 def test_concurrent_process_raises(run, model):
     code = (
         "import sys, time; from pathlib import Path; "

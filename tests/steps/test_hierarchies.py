@@ -223,6 +223,7 @@ def test_other_products_are_not_effects(mean):
     assert precision_of(mean) is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("along_rows", [True, False])
 def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):

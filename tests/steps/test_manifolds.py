@@ -54,6 +54,7 @@ def assert_means(draws, expected):
         assert abs(values.mean() - mean) < 5.0 * error + 0.01 * values.std()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("manifold", "step_class"),
     [
