@@ -54,7 +54,7 @@ from pymc_geodesic.densities.rows_by_index import (
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
 
-ROUNDING = 1e-9
+_ROUNDING = 1e-9
 """Relative size of a negative principal minor that may be a rounding error."""
 
 _LONGEST_CONSTANT = 64
@@ -554,17 +554,17 @@ def _are_semidefinite(entry: Mapping[tuple[int, int], np.ndarray], n: int) -> bo
         return False
     for k, m in combinations(range(n), 2):
         scale = diagonal[k] * diagonal[m]
-        if (scale - entry[k, m] ** 2 < -ROUNDING * scale).any():
+        if (scale - entry[k, m] ** 2 < -_ROUNDING * scale).any():
             return False
     if n == 2:
         return True
     if n == 3:
         (a, b, c), d, e, f = diagonal, entry[0, 1], entry[0, 2], entry[1, 2]
         determinant = a * b * c + 2.0 * d * e * f - a * f**2 - b * e**2 - c * d**2
-        return not (determinant < -ROUNDING * a * b * c).any()
+        return not (determinant < -_ROUNDING * a * b * c).any()
     for k, m in combinations_with_replacement(range(1, n), 2):
         remainder = np.abs(diagonal[0] * entry[k, m] - entry[0, k] * entry[0, m])
-        if (remainder > ROUNDING * diagonal[0] * np.sqrt(diagonal[k] * diagonal[m])).any():
+        if (remainder > _ROUNDING * diagonal[0] * np.sqrt(diagonal[k] * diagonal[m])).any():
             return False
     return bool(diagonal[0].all())
 

@@ -1,4 +1,4 @@
-"""Inputs of which a row of a graph uses the elements of other rows, as in a sum or random walk."""
+"""Dependence of a row on the elements of other rows, as in a mean over rows or a random walk."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from pytensor.tensor.type import float_dtypes
 from pytensor.tensor.variable import TensorVariable
 
 
-class MixedRows(Exception):
+class _MixedRowsError(Exception):
     """A row of an output depends on several rows of an input."""
 
 
 def inputs_of_mixed_rows(graph: TensorVariable, inputs: set[Variable]) -> set[Variable]:
-    """Find the inputs of which a term of a sum over rows uses several elements.
+    """Find the inputs of which the term of one row uses several elements.
 
-    The axis of the rows, the first of the graph and of the inputs, is followed through elementwise
-    functions, transposes, parts, reductions and products. Functions of other kinds are assumed to
-    act on each row. Sums over the rows are none of the terms if only linear functions follow, since
-    these terms are summed.
+    The row axis, the first of the graph and of the inputs, is traced through elementwise functions,
+    transposes, subtensors, reductions and matrix products. Other functions are assumed to act on
+    each row separately. A sum over rows is allowed if only linear functions follow: the total is
+    then still a sum of one term per row.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def inputs_of_mixed_rows(graph: TensorVariable, inputs: set[Variable]) -> set[Va
                 if each not in seen:
                     seen.add(each)
                     pending.append(each)
-        except MixedRows:
+        except _MixedRowsError:
             found |= used
     return found
 
@@ -65,17 +65,19 @@ def inputs_of_mixed_rows(graph: TensorVariable, inputs: set[Variable]) -> set[Va
 def _sources(
     node: Any, axis: int | None, is_linear: bool, inputs: set[Variable]
 ) -> Iterator[tuple[Variable, int | None, bool]]:
-    """Yield inputs of a node with their axis of the rows, and whether all functions are linear.
+    """Yield the inputs of a node, each with its row axis and whether the total is linear in it.
+
+    The row axis is None for a variable without rows, such as a sum over them.
 
     Raises
     ------
-    MixedRows
+    _MixedRowsError
     """
     source = node.inputs[0]
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     if axis is None:
         if not is_linear:
-            raise MixedRows
+            raise _MixedRowsError
         if isinstance(op, CAReduce) and isinstance(op.scalar_op, Add):
             yield source, 0 if op.axis is None else op.axis[0], True
             return
@@ -97,16 +99,16 @@ def _sources(
     elif isinstance(op, Subtensor):
         axes = [k for k in range(source.type.ndim) if not _is_number(op.idx_list[k : k + 1])]
         if op.idx_list[axes[axis] : axes[axis] + 1] not in ([], [slice(None)], (), (slice(None),)):
-            raise MixedRows
+            raise _MixedRowsError
         yield source, axes[axis], is_linear
     elif isinstance(op, Dot):
         left, right = node.inputs
         of_row, other = (left, right) if axis == 0 and left.type.ndim == 2 else (right, left)
         if not inputs.isdisjoint(ancestors([other])):
-            raise MixedRows
+            raise _MixedRowsError
         yield of_row, axis, is_linear
     elif isinstance(op, CumOp) and op.axis in (None, axis):
-        raise MixedRows
+        raise _MixedRowsError
     else:
         yield from (
             (each, axis, False)
