@@ -96,6 +96,7 @@ def agrees(loaded):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conducive", [False, True])
 def test_shards_add_up_to_the_posterior(loaded, conducive):
     """By Σ f_s ∇ log p_s = ∇ log p, also for unequal sizes and visit probabilities."""
@@ -115,6 +116,7 @@ def test_conducive_gradients_of_normal_likelihoods_are_exact(regression):
         np.testing.assert_allclose(seen, regression.of_posterior(x), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_conducive_gradients_are_second_order_on_curved_spaces(loaded):
     """Halving the distance to the center divides differences of shards by at least four."""
     loaded.configure(conducive_terms(loaded.surrogates(), PROBABILITIES))

@@ -256,6 +256,7 @@ def test_documents_restart_in_every_visit():
     assert same_after_other_visits()
 
 
+@pytest.mark.slow
 def test_mutant_that_keeps_proportions_between_visits(monkeypatch):
     """Draws would depend on workers and their losses."""
 

@@ -89,6 +89,7 @@ def test_recursion_by_hand(squares, last, known):
     assert (ends[0][1] > 1.0).all()
 
 
+@pytest.mark.slow
 def test_first_order_in_the_square_of_the_step():
     """Without noise the kernel is Euler's method for dx = ½ ∇log π dt."""
     silent = Mutant("no noise", sgld, edit=(LANGEVIN_STEP, "0.0")).compile()

@@ -96,6 +96,7 @@ def test_sgrld_leaves_dirichlet_distributions_invariant():
     assert np.abs(expanded_mean_moments(expanded_mean_step)).max() < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edit",
     [

@@ -215,6 +215,7 @@ def test_chains_of_different_lengths_are_read(run, expected):
     assert tree.warmup_posterior["b"].shape == (2, 10, 2)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_keeps_all_draws(model, expected, tmp_path):
     """The whole run stops; PyMC's own traces would continue with the second chain.
 

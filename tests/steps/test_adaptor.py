@@ -102,6 +102,7 @@ def test_two_steps_in_one_model(model):
     assert "thermostat" in idata.sample_stats
 
 
+@pytest.mark.slow
 def test_steps_see_each_others_draws():
     """a | b and b | a by different steps: the correlation is that of the joint distribution."""
     with pm.Model() as model:
@@ -131,6 +132,7 @@ def interpreted_nuts(variable):
     return pm.NUTS([variable], compile_kwargs=INTERPRETED)
 
 
+@pytest.mark.slow
 def test_with_nuts():
     """NUTS samples κ, a geodesic step the mean direction."""
     dist = VonMisesFisher.dist(NORTH, 30.0, size=200)

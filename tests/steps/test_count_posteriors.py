@@ -213,6 +213,7 @@ def test_rows_of_blocks_of_unequal_length_count_the_same(step_class):
 # Tuning.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune", [0, 1, slow(2), slow(3)])
 def test_a_short_tuning_phase_keeps_no_early_step_size(tune):
     """After tuning of any length the bound on the noise is the final one, not that of the start."""

@@ -91,6 +91,7 @@ def streaming():
     return model, rows | {"model": model, **FIXED}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("other", [pm.NUTS, slow(GMC)])
 def test_streamed_rows_and_a_variable_of_another_step(streaming, other):

@@ -50,6 +50,7 @@ def of_rows(rows, step_class, draws, batch_size=100, tune=1000, **kwargs):
     return (standard**2).mean(axis=0), run.sample_stats
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("splitting", ["exact", "paper"])
 def test_gsgnht_for_a_normal_distribution(normal, splitting):
     """With v·v after a kick, sds were 3 % too small at a temperature of 1.00002."""

@@ -99,6 +99,7 @@ def test_known_noise_allows_longer_steps(step_class, table):
     assert sizes["fisher"] > 1.5 * sizes[None]
 
 
+@pytest.mark.slow
 def test_fisher_noise_gives_the_posterior(table, posterior):
     model, step = named(
         SGGMC, *table, gradient_noise="fisher", n_steps=20, compile_kwargs=INTERPRETED

@@ -51,6 +51,7 @@ def independent_ends(step, seed, n=200):
     return softmax(logs, axis=1)
 
 
+@pytest.mark.slow
 def test_full_data_chains_are_exact_draws(model):
     """Over 20 seeds the p-values of each marginal are uniform, sparse components too."""
     step = make(model, step_size=8.0, n_steps=1)

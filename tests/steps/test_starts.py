@@ -138,6 +138,7 @@ def test_tuned_parameters_are_reused(regression, step_class):
 UNCORRECTED = [SGGMC, SGLD, slow(gSGNHT), slow(SSGNHT)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step_class", [*UNCORRECTED, GMC, slow(SubgradientHMC), SCIR, slow(SGRLD)])
 def test_a_tuned_step_does_not_start_again_without_burn_in(step_class):
     """With ``tune=0`` at the initial point, whose draws would enter the result."""

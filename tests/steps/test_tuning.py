@@ -81,6 +81,7 @@ def test_temperature_of_minibatches(directions, step_class):
     assert temperature(directions, step) == pytest.approx(1.0, abs=0.05)
 
 
+@pytest.mark.slow
 @steps(SGGMC)
 def test_temperature_over_many_scales(scales, step_class):
     with scales:
