@@ -197,15 +197,20 @@ class _Elimination:
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
         counts = [np.zeros(1, dtype=np.int64), *(np.diff(each.indptr) for each in self._rows)]
-        columns = [np.empty(0, dtype=np.int64), *(position[each.indices] for each in self._rows)]
+        for each in self._rows:
+            each.indices = position[each.indices]
+            each.has_sorted_indices = False
+            each.sort_indices()
+        columns = [np.empty(0), *(each.indices for each in self._rows)]
+        couplings = [np.empty(0), *(each.data for each in self._rows)]
         prior = prior_precision[order]
         weight = np.maximum(np.concatenate([*self._pivots, pivots**2]) - prior, 0.0)
         return TriangularFactor(
             order=order,
             segments=np.array(self._segments, dtype=np.int64),
             starts=np.cumsum(np.concatenate(counts), dtype=np.int64),
-            columns=np.concatenate(columns),
-            couplings=np.concatenate([np.empty(0), *(each.data for each in self._rows)]),
+            columns=np.concatenate(columns).astype(np.uint32),
+            couplings=np.concatenate(couplings).astype(np.float32),
             dense=(lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C"),
             precision=weight + prior,
             weight=weight,

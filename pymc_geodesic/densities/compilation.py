@@ -30,6 +30,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.ops.dense_products import with_loops_for_products
+from pymc_geodesic.ops.exponentials import with_vectorized_exponentials
 from pymc_geodesic.ops.gamma import with_arithmetic_for_trigamma
 from pymc_geodesic.runtime.gradient_functions import (
     SIGNATURE,
@@ -200,7 +201,7 @@ def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
     mode = get_mode(compile_kwargs.pop("mode", None))
     if not isinstance(mode.linker, NumbaLinker):
         return mode
-    return with_arithmetic_for_trigamma(with_loops_for_products(mode))
+    return with_vectorized_exponentials(with_arithmetic_for_trigamma(with_loops_for_products(mode)))
 
 
 def compile_gradient(

@@ -66,11 +66,11 @@ class TriangularFactor:
         whether the parameters of priors change with its values. The last segment is that of all
         variables without a prior as an effect.
     starts, columns, couplings : ndarray
-        L_ki / L_ii of the sparse rows, as in a CSR matrix; ``starts`` has the length ``n_sparse``
-        + 1.
+        L_ki / L_ii of the sparse rows, as in a CSR matrix with sorted columns; ``starts`` has the
+        length ``n_sparse`` + 1. No row has a column of its own segment.
     dense : ndarray, shape (size − n_sparse, size − n_sparse)
-        L_ki / L_ii of the other rows, above the diagonal, in single precision: any numbers define
-        a change of coordinates, and these take half the time to read.
+        L_ki / L_ii of the other rows, above the diagonal. Like ``couplings`` in single precision:
+        any numbers define a change of coordinates, and these take half the time to read.
     precision : ndarray, shape (size,)
         D.
     weight : ndarray, shape (size,)
@@ -144,18 +144,32 @@ class Work(NamedTuple):
     prior: Vector
 
 
+@part(reorders_sums=False)
+def _sparse_coupling(at: Coordinates, i: int, away: Vector) -> float:
+    """Return s_i of a sparse row, from e − c of the coordinates that are eliminated later."""
+    total = 0.0
+    for j in range(at.starts[i], at.starts[i + 1]):
+        total += at.couplings[j] * away[at.columns[j]]
+    return -total
+
+
 @part
-def _coupling(at: Coordinates, i: int, away: Vector) -> float:
-    """Return s_i, from e − c of the coordinates that are eliminated later."""
-    total, n_sparse = 0.0, at.starts.size - 1
-    if i < n_sparse:
-        for j in range(at.starts[i], at.starts[i + 1]):
-            total += at.couplings[j] * away[at.columns[j]]
-        return -total
-    row, rest = at.dense[i - n_sparse, i - n_sparse + 1 :], away[i + 1 :]
+def _dense_coupling(at: Coordinates, i: int, away: Vector) -> float:
+    """Return s_i of a dense row."""
+    k = i - at.starts.size + 1
+    row, rest = at.dense[k, k + 1 :], away[i + 1 :]
+    total = 0.0
     for j in range(row.size):
         total += row[j] * rest[j]
     return -total
+
+
+@part
+def _coupling(at: Coordinates, i: int, away: Vector) -> float:
+    """Return s_i, from e − c of the coordinates that are eliminated later."""
+    if i < at.starts.size - 1:
+        return _sparse_coupling(at, i, away)
+    return _dense_coupling(at, i, away)
 
 
 @part
@@ -188,8 +202,10 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
     for k in range(n_segments):
         segment = n_segments - 1 - k
         first, last = at.segments[segment, 0], at.segments[segment, 1]
+        # sparse rows of a segment are not coupled; ascending is the faster order to read them
+        ascends = first < at.starts.size - 1
         for j in range(last - first):
-            i = last - 1 - j
+            i = first + j if ascends else last - 1 - j
             s = _coupling(at, i, work.away)
             t = z[at.order[i]] / math.sqrt(at.precision[i])
             a = at.entry[i]
@@ -291,8 +307,8 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST], (size,), np.int64),
         array_at(table[_FIRST + 1], (table[_N_SEGMENTS], 3), np.int64),
         array_at(table[_FIRST + 2], (n_sparse + 1,), np.int64),
-        array_at(table[_FIRST + 3], (n_couplings,), np.int64),
-        array_at(table[_FIRST + 4], (n_couplings,), np.float64),
+        array_at(table[_FIRST + 3], (n_couplings,), np.uint32),
+        array_at(table[_FIRST + 4], (n_couplings,), np.float32),
         array_at(table[_FIRST + 5], (n_dense, n_dense), np.float32),
         array_at(table[_FIRST + 6], (size,), np.float64),
         array_at(table[_FIRST + 7], (size,), np.float64),

@@ -21,7 +21,7 @@ SHIFT = 10
 COEFFICIENTS = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """Bernoulli numbers B₂, B₄, …, B₁₄."""
 
-_BEFORE_FUSION = 2.5
+BEFORE_FUSION = 2.5
 """Position in PyTensor's list of rewrites: after specialization and before loop fusion."""
 
 
@@ -138,4 +138,4 @@ def with_arithmetic_for_trigamma(mode: Mode) -> Mode:
     >>> pytensor.function([x], pt.tri_gamma(x), mode=mode)(np.array([0.5, 2.0])).round(6)
     array([4.934802, 0.644934])
     """
-    return mode.register((dfs_rewriter(_arithmetic_for_trigamma), _BEFORE_FUSION))
+    return mode.register((dfs_rewriter(_arithmetic_for_trigamma), BEFORE_FUSION))

@@ -144,7 +144,7 @@ def cache_key(op: Any, node: Apply) -> str | None:
     file = Path(type(op).numba_loop.__code__.co_filename)
     if not file.is_file():
         return None
-    properties = [(name, getattr(op, name)) for name in op.__props__]
+    properties = [(name, getattr(op, name)) for name in getattr(op, "__props__", ())]
     types = [
         (getattr(variable.type, "dtype", None), getattr(variable.type, "ndim", None))
         for variable in (*node.inputs, *node.outputs)
