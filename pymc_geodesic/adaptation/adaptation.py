@@ -284,6 +284,10 @@ class TrajectoryAdaptation(Protocol):
     def is_tuned(self) -> bool:
         """Whether the parameters have been adapted in a warm-up."""
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the warm-up needs no further draws: those that remain repeat the last one."""
+
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep the parameters of the previous one."""
 
@@ -302,6 +306,9 @@ class TrajectoryAdaptation(Protocol):
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
+
+    def evaluated_position(self) -> np.ndarray | None:
+        """Position at which `logp_grad` was last evaluated; None if `to_position` is as fast."""
 
     def propose(
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool

@@ -32,17 +32,22 @@ class SparseMetricSettings:
         Bound on the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
+    shortest, share : int, float
+        Number of draws after which the warm-up ends if the Hamiltonian is split, as a minimum and
+        as a share of the draws of the warm-up.
     updates : tuple of float
-        Fractions of the warm-up after which the metric is computed again at the mean of the draws
-        since the last time.
+        Fractions of this number of draws after which the metric is computed again at the mean of
+        the draws since the last time.
     min_draws : int
         Number of draws from which their mean is used.
     """
 
     n_rounds: int = 12
-    n_held: int = 2
+    n_held: int = 1
     max_change: float = 1.0
     max_halvings: int = 10
+    shortest: int = 300
+    share: float = 0.3
     updates: tuple[float, ...] = (0.1, 0.3)
     min_draws: int = 20
 
@@ -92,9 +97,11 @@ class SparseMetric:
         with little data. Therefore one Newton step of all coordinates except the scales moves the
         position to the origin.
         """
-        factor = self._factor_at(x)
-        z = np.zeros(self._effects.size)
-        value, step = self._evaluate(z)
+        self._move_to_origin(self._factor_at(x))
+
+    def _move_to_origin(self, factor: TriangularFactor) -> None:
+        """Move the origin by a Newton step; the factor is that of the precision at the center."""
+        value, step = self._evaluate(np.zeros(self._effects.size))
         step[self._scales] = 0.0
         if np.isfinite(step).all() and self._evaluate(step)[0] > value:
             self.centering.set_factor(self.centering.to_position(step), factor)
@@ -166,7 +173,7 @@ class SparseMetric:
         """
         n_grad = 0
         for k in range(SETTINGS.n_rounds):
-            self._factor_at(x)
+            factor = self._factor_at(x)
             z = self.centering.whiten(x)
             value, step = self._evaluate(z)
             n_grad += 1
@@ -189,7 +196,8 @@ class SparseMetric:
                 x = self.centering.to_position(improved)
             small = step @ step < 0.01 * step.size
             if k >= SETTINGS.n_held and (improved is None or small):
-                break
+                self._move_to_origin(factor)
+                return x, n_grad + 2
         self.set_center(x)
         return x, n_grad + 2
 
@@ -204,6 +212,9 @@ class SparseMetric:
 
 class SparseTrajectories:
     """Adaptation of trajectories in the coordinates of a `SparseMetric`.
+
+    The metric is known from the curvature, so that a few hundred draws are enough for the step
+    size. If the posterior is close to normal in these coordinates, the warm-up ends after them.
 
     Parameters
     ----------
@@ -221,7 +232,7 @@ class SparseTrajectories:
     def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
         self.metric, self._inner = metric, inner
         self.product: Product = inner.product
-        self._n_tune = self._n_draws = 0
+        self._n_tune = self._n_draws = self._end = 0
         self._sum = np.zeros(self.product.size)
         self._n_sum = 0
 
@@ -240,6 +251,11 @@ class SparseTrajectories:
         return self._inner.is_tuned
 
     @property
+    def is_settled(self) -> bool:
+        """See `TrajectoryAdaptation`."""
+        return self._n_draws >= self._end
+
+    @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient in whitened coordinates, followed by the log-density."""
         return self._inner.logp_grad
@@ -247,8 +263,9 @@ class SparseTrajectories:
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`."""
         self._n_tune, self._n_draws, self._n_sum = n_tune, 0, 0
-        self._updates = {int(fraction * n_tune) for fraction in SETTINGS.updates}
-        self._inner.initialize(n_tune)
+        self._end = min(n_tune, max(SETTINGS.shortest, int(SETTINGS.share * n_tune)))
+        self._updates = {int(fraction * self._end) for fraction in SETTINGS.updates}
+        self._inner.initialize(self._end)
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
@@ -261,6 +278,10 @@ class SparseTrajectories:
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
         return self.metric.centering.to_position(self._inner.to_position(z))
+
+    def evaluated_position(self) -> np.ndarray:
+        """See `TrajectoryAdaptation`."""
+        return self.metric.centering.evaluated_position
 
     def propose(
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool
@@ -278,12 +299,15 @@ class SparseTrajectories:
         here = self._inner.to_position(present)
         self._sum = here.copy() if self._n_sum == 0 else self._sum + here
         self._n_sum += 1
-        if self._n_draws not in self._updates or self._n_sum < SETTINGS.min_draws:
+        is_update = self._n_draws in self._updates
+        if self._n_draws == self._end < self._n_tune and not self._inner.is_split:
+            is_update, self._end = True, self._n_tune
+        if not is_update or self._n_sum < SETTINGS.min_draws:
             return changed, n_grad
         x = self.metric.centering.to_position(here)
         self.metric.set_center(self.metric.centering.to_position(self._sum / self._n_sum))
         self._n_sum = 0
-        self._inner.initialize(self._n_tune - self._n_draws)
+        self._inner.initialize(self._end - self._n_draws)
         present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more + 2
 
@@ -298,6 +322,7 @@ class SparseTrajectories:
             "center": None if self.metric.center is None else self.metric.center.copy(),
             "n_tune": self._n_tune,
             "n_draws": self._n_draws,
+            "end": self._end,
             "sum": self._sum.copy(),
             "n_sum": self._n_sum,
             "inner": self._inner.state,
@@ -306,7 +331,7 @@ class SparseTrajectories:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.initialize(state["n_tune"])
-        self._n_draws, self._n_sum = state["n_draws"], state["n_sum"]
+        self._n_draws, self._n_sum, self._end = state["n_draws"], state["n_sum"], state["end"]
         self._sum = state["sum"].copy()
         if state["center"] is not None:
             self.metric.set_center(state["center"])

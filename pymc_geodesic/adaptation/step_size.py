@@ -84,7 +84,7 @@ class StepSizeAdaptation:
         Reason why the coordinates are not adapted.
     """
 
-    can_reuse_gradient = whitens = False
+    can_reuse_gradient = whitens = is_settled = False
 
     def __init__(
         self,
@@ -132,6 +132,9 @@ class StepSizeAdaptation:
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
         return z
+
+    def evaluated_position(self) -> None:
+        """See `TrajectoryAdaptation`."""
 
     def propose(
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool

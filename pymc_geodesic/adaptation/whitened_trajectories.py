@@ -214,9 +214,12 @@ class WhitenedTrajectories:
     ----------
     windows : MassMatrixWindows
         Draws and gradients of the current window.
+    is_split : bool
+        Whether trajectories follow the flow of N(0, I) exactly.
     """
 
     whitens = needs_warm_up = True
+    is_settled = False
 
     def __init__(
         self,
@@ -299,7 +302,7 @@ class WhitenedTrajectories:
 
     def _set_integrator(self, is_split: bool) -> None:
         """Choose the integrator, and with it the acceptance probability."""
-        self._is_split = is_split
+        self.is_split = is_split
         rejection = 1.0 - self._target_accept
         self._averaging.target = 1.0 - rejection * (SETTINGS.split_rejections if is_split else 1.0)
 
@@ -343,6 +346,9 @@ class WhitenedTrajectories:
         """Position in the coordinates of the model."""
         return self.gradient.to_position(z)
 
+    def evaluated_position(self) -> None:
+        """See `TrajectoryAdaptation`."""
+
     def propose(
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool
     ) -> tuple[int, Leapfrog, int]:
@@ -352,7 +358,7 @@ class WhitenedTrajectories:
         n_steps = self._n_steps
         if n_steps is None:
             n_steps, step_size = self._random_trajectory(step_size, uniform(stream), tune=tune)
-        return 0, Leapfrog(step_size, n_steps, SETTINGS.step_size_jitter, self._is_split), 0
+        return 0, Leapfrog(step_size, n_steps, SETTINGS.step_size_jitter, self.is_split), 0
 
     def _random_trajectory(
         self, step_size: float, share: float, *, tune: bool
@@ -376,7 +382,7 @@ class WhitenedTrajectories:
             max_steps = SETTINGS.max_steps_short if is_short else SETTINGS.max_steps_warm_up
         if step_size * max_steps < length:
             return max_steps, step_size
-        if self._is_split:
+        if self.is_split:
             n_steps = math.ceil(length / step_size)
             return n_steps, length / n_steps
         return max(round(length / step_size), 1), step_size
@@ -445,7 +451,7 @@ class WhitenedTrajectories:
         return {
             "n_tune": self._n_tune,
             "is_tuned": self.is_tuned,
-            "is_split": self._is_split,
+            "is_split": self.is_split,
             "n_draws": self._n_draws,
             "averaging": self._averaging.state,
             "windows": self.windows.state,

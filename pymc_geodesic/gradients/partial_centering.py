@@ -430,6 +430,12 @@ class PartialCentering:
         context[_POINTERS] = self._scratch.ctypes.data
         self.logp_grad = ComposedFunction(_in_centered_coordinates, context, [inner, prior], self)
 
+    @property
+    def evaluated_position(self) -> np.ndarray:
+        """Position of the model at which `logp_grad` was last evaluated."""
+        first = 6 * self._size + 1  # `Work.point`
+        return self._scratch[first : first + self._size].copy()
+
     def parameters(self, x: np.ndarray) -> np.ndarray:
         """m, log p, log q and δ of each entry of the effects, shape (4, n), at a position."""
         return self._evaluate_prior(x, np.zeros(self._n))[self._size :].reshape(4, self._n)

@@ -70,17 +70,22 @@ class HMCSampler:
         self._n = 0  # draws so far, warm-up included
         self._n_grad = 0  # evaluations by `start`, added to the stats of the next draw
         self._current[:] = math.nan
+        # in the coordinates of the model; None if not computed yet
+        self._position: np.ndarray | None = self.z
 
     @property
     def position(self) -> np.ndarray:
         """Position in the coordinates of the model; empty before `start`."""
-        return self.adaptation.to_position(self.z) if self.z.size else self.z
+        if self._position is None:
+            self._position = self.adaptation.to_position(self.z)
+        return self._position
 
     def start(self, x: np.ndarray) -> None:
         """Set the position; see `Sampler`."""
         # the gradient is empty except at the first position of a chain with a warm-up
         self.z, gradient, self._n_grad = self.adaptation.start(x, first=self._n == 0)
         self._current[:] = math.nan
+        self._position = None
         if not all_finite(gradient):
             raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
 
@@ -89,6 +94,8 @@ class HMCSampler:
 
     def draw(self, *, tune: bool) -> dict[str, Any]:
         """Generate one draw, and return its sample stats by name.
+
+        A draw of the warm-up for which the adaptation has no use repeats the last one.
 
         1. Propose sign flips of columns of orthogonal matrices, if there are any.
         2. Get step size and number of leapfrog steps from the adaptation.
@@ -101,6 +108,9 @@ class HMCSampler:
             If the gradient or log-density is not finite at the starting point.
         """
         adaptation = self.adaptation
+        if tune and adaptation.is_settled:
+            return self._repeated_draw()
+        before = self.z.copy()
         n_grad, self._n_grad = self._n_grad + self._flip_columns(), 0
         minibatch, trajectory, more = adaptation.propose(self.z, self.stream, tune=tune)
         n_grad += more
@@ -120,6 +130,8 @@ class HMCSampler:
         )
         logp_grad.raise_error()
         n_grad += more
+        if not np.array_equal(self.z, before):  # accepted: the proposal was evaluated last
+            self._position = adaptation.evaluated_position()
         if divergences and self._n == 0:
             self._check_start(minibatch)
         acceptance = float(self._record.acceptance[0])
@@ -137,6 +149,19 @@ class HMCSampler:
             "n_grad": n_grad,
             "lp": float(self._record.energies[0, 0]),
             "energy": float(self._record.energies[1, 0]),
+            **({} if self._estimator is None else self._estimator.stats()),
+        }
+
+    def _repeated_draw(self) -> dict[str, Any]:
+        """Return the sample stats of a draw that repeats the last one."""
+        _, trajectory, _ = self.adaptation.propose(self.z, self.stream.copy(), tune=False)
+        return {
+            "step_size": trajectory.step_size,
+            "acceptance_rate": math.nan,
+            "diverging": False,
+            "n_grad": 0,
+            "lp": float(self._current[-1]),
+            "energy": math.nan,
             **({} if self._estimator is None else self._estimator.stats()),
         }
 
@@ -185,6 +210,7 @@ class HMCSampler:
             "n": self._n,
             "n_grad": self._n_grad,
             "current": self._current.copy(),
+            "position": None if self._position is None else self._position.copy(),
             "adaptation": self.adaptation.state,
         }
 
@@ -192,5 +218,6 @@ class HMCSampler:
     def state(self, state: dict[str, Any]) -> None:
         self.adaptation.state = state["adaptation"]
         self.z, self.stream = state["z"].copy(), state["stream"].copy()
+        self._position = None if state["position"] is None else state["position"].copy()
         self._n, self._n_grad = state["n"], state["n_grad"]
         self._current[:] = state["current"]
