@@ -35,6 +35,7 @@ FILES = [
         "admixture_likelihood",
         "bessel_ops",
         "dense_products",
+        "exponentials",
         "fisher_bingham_ops",
         "sparse_dot",
     )
