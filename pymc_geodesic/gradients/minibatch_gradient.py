@@ -12,7 +12,7 @@ where log p(θ) is the sum of the terms that do not depend on rows, such as prio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +29,11 @@ from pymc_geodesic.densities.compilation import (
     RowBlock,
     compile_gradient,
 )
-from pymc_geodesic.densities.graphs import rebuild_graphs
+from pymc_geodesic.densities.graphs import (
+    rebuild_graphs,
+    split_at_transcendental,
+    unoptimized_function,
+)
 from pymc_geodesic.densities.log_density import Density
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.row_density import RowDensity, find_averaging_terms
@@ -93,6 +97,9 @@ def gradient_inputs(density: Density) -> list[ArrayInput]:
 class MinibatchGradient(GradientEstimator):
     """Compiled gradient of a model, and the source of its minibatches.
 
+    Without minibatches, transcendental functions of the data, such as the log-factorials of counts,
+    are computed once, when the data are read. They take 8 bytes per value in each process.
+
     Parameters
     ----------
     density : RowDensity
@@ -129,17 +136,32 @@ class MinibatchGradient(GradientEstimator):
         gradients = _gradients(
             log_density, self._density.coordinates, density.model, density.variables
         )
+        outputs = [*gradients, *([pt.atleast_1d(log_density)] if self.has_value else [])]
         self._inputs = gradient_inputs(self._density)
+        self._data_functions: Callable[..., list[np.ndarray]] | None = None
+        if not self._density.rows:
+            outputs = self._split_data_functions(outputs)
         self.logp_grad = compile_gradient(
             self._density.coordinates,
             self._inputs,
-            gradients,
-            pt.atleast_1d(log_density) if self.has_value else None,
+            outputs[: len(gradients)],
+            outputs[-1] if self.has_value else None,
             compile_kwargs,
         )
         self._compiled = [self.logp_grad]
         self._other_values: dict[str, np.ndarray] = {}
         self.refresh_data()
+
+    def _split_data_functions(self, outputs: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Replace transcendental functions of the data in the outputs by further inputs."""
+        density = self._density
+        resized = [array for array in density.arrays if None in array.type.shape]
+        varying = [*density.coordinates, *density.others.values(), *resized]
+        split = split_at_transcendental(outputs, varying)
+        self._inputs += [FixedArray(variable, variable.type.shape) for variable in split.inputs]
+        if split.fixed:
+            self._data_functions = unoptimized_function(list(density.arrays), split.fixed)
+        return split.outputs
 
     @property
     def total_size(self) -> int:
@@ -199,6 +221,10 @@ class MinibatchGradient(GradientEstimator):
             position += 1
         self._first_row_input = position
         self._point_at_rows()
+        if self._data_functions is not None:
+            arrays = map(self.source.whole_array, self._density.arrays.values())
+            for i, value in enumerate(self._data_functions(*arrays), start=position):
+                self._point_all_at(i, np.ascontiguousarray(value))
 
     def _point_all_at(self, position: int, array: np.ndarray) -> None:
         for function in self._compiled:

@@ -1,5 +1,6 @@
-"""Evaluation of graphs in Python, without the C compiler."""
+"""Evaluation of graphs in Python, without the C compiler, and splitting of graphs."""
 
+import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -8,7 +9,11 @@ from pytensor.compile.inner_function import HasInnerFunction
 from pytensor.compile.mode import Mode
 from pytensor.link.c.op import COp
 
-from pymc_geodesic.densities.graphs import unoptimized_function, without_c_compiler
+from pymc_geodesic.densities.graphs import (
+    split_at_transcendental,
+    unoptimized_function,
+    without_c_compiler,
+)
 
 
 def make():
@@ -57,3 +62,41 @@ def test_configuration_is_restored():
     inputs, total = make()
     unoptimized_function(inputs, [total])
     assert pytensor.config.cxx == before
+
+
+theta = pt.dscalar("theta")
+y = pt.tensor("y", dtype="float64", shape=(200,))
+counts = pt.tensor("counts", dtype="int64", shape=(200,))
+resized = pt.tensor("resized", dtype="float64", shape=(None,))
+
+
+@pytest.mark.parametrize(
+    ("output", "sizes"),
+    [
+        (theta * pt.gammaln(counts + 1), [200]),
+        (theta * (2.0 * pt.log(y) + 1.0), [200]),
+        (theta * pt.sum(pt.log(y)), [1]),
+        (theta * pt.log(y) + pt.exp(theta * y), [200]),
+        (theta * pt.log(y)[counts > 1], [200]),  # of unknown length
+        (pt.log(y), [200]),
+        (theta * y**0.3, [200]),
+        (theta * y**2 + counts.astype("float64") * (y > 0.0), []),
+        (theta * pt.log(y[:50]), []),
+        (theta * pt.log(resized), []),
+        (pt.log(theta * y), []),
+    ],
+    ids=str,
+)
+def test_transcendental_functions_of_data_are_split_off(output, sizes):
+    split = split_at_transcendental([output], [theta, resized])
+    assert [variable.type.shape for variable in split.inputs] == [
+        variable.type.shape for variable in split.fixed
+    ]
+    data = {y: np.linspace(0.1, 3.0, 200), counts: np.arange(200), resized: np.arange(1.0, 5.0)}
+    fixed = unoptimized_function(list(data), split.fixed)(*data.values())
+    assert [array.size for array in fixed] == sizes
+    values = {theta: 0.7} | data
+    expected = unoptimized_function(list(values), output)(*values.values())
+    inputs = [*values, *split.inputs]
+    (found,) = unoptimized_function(inputs, split.outputs)(*values.values(), *fixed)
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
