@@ -31,7 +31,7 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
-from pymc_geodesic.kernels.gmc import Leapfrog
+from pymc_geodesic.kernels.gmc import MAX_STAGES, Leapfrog
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.monitoring.funnels import Funnel
@@ -355,24 +355,27 @@ class WhitenedTrajectories:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
         step_size = self._averaging.current if tune else self._averaging.average
         step_size = min(step_size, self._max_step_size())
-        n_steps = self._n_steps
+        n_steps, stages = self._n_steps, 1
         if n_steps is None:
-            n_steps, step_size = self._random_trajectory(step_size, uniform(stream), tune=tune)
-        return 0, Leapfrog(step_size, n_steps, SETTINGS.step_size_jitter, self.is_split), 0
+            n_steps, stages, step_size = self._random_trajectory(
+                step_size, uniform(stream), tune=tune
+            )
+        return 0, Leapfrog(step_size, n_steps, SETTINGS.step_size_jitter, self.is_split, stages), 0
 
     def _random_trajectory(
         self, step_size: float, share: float, *, tune: bool
-    ) -> tuple[int, float]:
+    ) -> tuple[int, int, float]:
         """Divide a random length into steps.
 
-        Steps of a split Hamiltonian have equal size, at most ``step_size``. Leapfrog steps are
-        ``step_size`` long: where the posterior is not normal, longer steps diverge.
+        Steps of a split Hamiltonian have the mean size ``step_size`` or less, with the times of as
+        few quadratures as possible. Leapfrog steps are ``step_size`` long: where the posterior is
+        not normal, longer steps diverge.
 
         The length is a quantile of its distribution: ``share`` is a uniform random number.
 
         Returns
         -------
-        n_steps : int
+        n_steps, stages : int
         step_size : float
         """
         length = SETTINGS.length * (1.0 + SETTINGS.length_jitter * (2.0 * share - 1.0))
@@ -381,11 +384,16 @@ class WhitenedTrajectories:
             is_short = self._n_draws < SETTINGS.n_short
             max_steps = SETTINGS.max_steps_short if is_short else SETTINGS.max_steps_warm_up
         if step_size * max_steps < length:
-            return max_steps, step_size
-        if self.is_split:
-            n_steps = math.ceil(length / step_size)
-            return n_steps, length / n_steps
-        return max(round(length / step_size), 1), step_size
+            return max_steps, 1, step_size
+        if not self.is_split:
+            return max(round(length / step_size), 1), 1, step_size
+        n_steps = math.ceil(length / step_size)
+        if self._curved:  # full gradients, of which the error is not that of a quadrature
+            return n_steps, 1, length / n_steps
+        n_quadratures = math.ceil(n_steps / MAX_STAGES)
+        stages = math.ceil(n_steps / n_quadratures)
+        n_steps = n_quadratures * stages
+        return n_steps, stages, length / n_steps
 
     def _max_step_size(self) -> float:
         """Step size with which a typical step covers half of the smallest compact manifold."""
