@@ -95,12 +95,16 @@ def drift(space: Space, state: State, time: float) -> None:
 
 
 @part
-def harmonic_drift(space: Space, state: State, time: float) -> None:
-    r"""Apply the flow of x·x/2 + v·v/2 to Euclidean variables, and geodesics to the others.
+def harmonic_drift(space: Space, state: State, is_harmonic: np.ndarray, time: float) -> None:
+    r"""Apply the flow of x·x/2 + v·v/2 to some Euclidean coordinates, and geodesics to the others.
 
     .. math:: x \leftarrow x \cos t + v \sin t, \quad v \leftarrow v \cos t - x \sin t
 
     Block b moves for t = ``scales[b] * time``. This is the exact Hamiltonian flow of N(0, I).
+
+    Parameters
+    ----------
+    is_harmonic : ndarray of bool, shape (size,)
     """
     blocks, x, v = space.blocks, state.x, state.v
     for block in range(blocks.shape[0]):
@@ -112,13 +116,16 @@ def harmonic_drift(space: Space, state: State, time: float) -> None:
         start = blocks[block, 1]
         for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
             position, velocity = x[i], v[i]
-            x[i] = cosine * position + sine * velocity
-            v[i] = cosine * velocity - sine * position
+            if is_harmonic[i]:
+                x[i] = cosine * position + sine * velocity
+                v[i] = cosine * velocity - sine * position
+            else:
+                x[i] = position + angle * velocity
 
 
 @part
-def cancel_harmonic_force(space: Space, state: State, time: float) -> None:
-    """Add x times ``scales[b] * time`` to v on each Euclidean block b.
+def cancel_harmonic_force(space: Space, state: State, is_harmonic: np.ndarray, time: float) -> None:
+    """Add x times ``scales[b] * time`` to v on the harmonic coordinates of Euclidean blocks b.
 
     Together with `kick` this is a kick by the residual ∇log π(x) + x, the part of the gradient that
     `harmonic_drift` does not contain.
@@ -129,7 +136,8 @@ def cancel_harmonic_force(space: Space, state: State, time: float) -> None:
             factor = space.scales[block] * time
             start = blocks[block, 1]
             for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
-                v[i] += factor * x[i]
+                if is_harmonic[i]:
+                    v[i] += factor * x[i]
 
 
 @compiled

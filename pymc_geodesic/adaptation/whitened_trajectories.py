@@ -6,8 +6,9 @@ is fixed. The mass matrix is the identity in the coordinates z, x = c + Lz, whic
 adapted instead.
 
 Where the posterior is nearly N(0, I) in these coordinates, trajectories follow the flow of N(0, I)
-exactly and are kicked by the residual r(z) = ∇log π(z) + z (`pymc_geodesic.kernels.gmc`); where the
-mean square of a coordinate of r exceeds a bound, they are those of the leapfrog integrator.
+exactly and are kicked by the residual r(z) = ∇log π(z) + z (`pymc_geodesic.kernels.gmc`). Coordinates
+of which the mean square of r exceeds a bound follow the leapfrog integrator, and if they are the
+majority, all do.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
-from pymc_geodesic.kernels.gmc import MAX_STAGES, Leapfrog
+from pymc_geodesic.kernels.gmc import MAX_STAGES, NOT_HARMONIC, Leapfrog
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.monitoring.funnels import Funnel
@@ -57,12 +58,12 @@ class TrajectorySettings:
         Relative half-width of the uniform distribution of the step size.
     max_residual : float
         Mean square of a coordinate of the residual r, relative to that of the gradient of N(0, I),
-        up to which the Hamiltonian is split. Regressions have 0.01 to 0.2, where the split gives
+        up to which the coordinate is harmonic. Regressions have 0.01 to 0.2, where the split gives
         1.1 to 3 times as many effective draws per gradient; the non-centered eight schools,
         bananas and mixtures have 0.6 and more, t distributions with 3 degrees of freedom mostly
         0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
     draws_for_leapfrog : int
-        Minimum number of draws in a window for a return to leapfrog steps.
+        Minimum number of draws in a window after which a coordinate ceases to be harmonic.
     draws_per_coordinate : float
         Number of draws that are kept of the last window, per coordinate, below which a dense metric
         is the inverse curvature at its origin.
@@ -73,6 +74,8 @@ class TrajectorySettings:
         to that with leapfrog steps. The errors of long steps are in the tails, where chains stay:
         with 1 in place of 0.5 small regressions have 10 to 40 % fewer effective draws
         (`benchmarks.split_hamiltonian`).
+    min_stages : int
+        Number of steps below which they have equal weights.
     n_short : int
         Number of draws with short trajectories at the beginning of the warm-up.
     max_steps_short, max_steps_warm_up, max_steps : int
@@ -91,11 +94,12 @@ class TrajectorySettings:
     length: float = 0.5 * math.pi
     length_jitter: float = 0.4
     step_size_jitter: float = 0.1
-    max_residual: float = 0.25
+    max_residual: float = 0.1
     draws_for_leapfrog: int = 50
     draws_per_coordinate: float = 2.0
     min_curvature: float = 1e-8
     split_rejections: float = 0.5
+    min_stages: int = 3
     n_short: int = 30
     max_steps_short: int = 8
     max_steps_warm_up: int = 64
@@ -214,8 +218,6 @@ class WhitenedTrajectories:
     ----------
     windows : MassMatrixWindows
         Draws and gradients of the current window.
-    is_split : bool
-        Whether trajectories follow the flow of N(0, I) exactly.
     """
 
     whitens = needs_warm_up = True
@@ -300,11 +302,21 @@ class WhitenedTrajectories:
         self.gradient.set_metric(metric)
         self.product.scales[len(self.product.scales) - len(metric.lengths) :] = metric.lengths
 
-    def _set_integrator(self, is_split: bool) -> None:
-        """Choose the integrator, and with it the acceptance probability."""
-        self.is_split = is_split
-        rejection = 1.0 - self._target_accept
-        self._averaging.target = 1.0 - rejection * (SETTINGS.split_rejections if is_split else 1.0)
+    @property
+    def is_split(self) -> bool:
+        """Whether trajectories follow the flow of N(0, I) exactly, in some coordinates."""
+        return self._is_harmonic.size > 0
+
+    def _set_integrator(self, is_harmonic: np.ndarray) -> None:
+        """Choose the integrator, and with it the acceptance probability.
+
+        The Hamiltonian is split if most Euclidean coordinates are harmonic.
+        """
+        self._is_harmonic = NOT_HARMONIC
+        if self._may_split and 2 * is_harmonic.sum() > self.gradient.n_euclidean:
+            self._is_harmonic = is_harmonic
+        factor = SETTINGS.split_rejections if self.is_split else 1.0
+        self._averaging.target = 1.0 - factor * (1.0 - self._target_accept)
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`.
@@ -323,7 +335,9 @@ class WhitenedTrajectories:
             self._target_accept,
             longest if self._n_steps is None else math.inf,
         )
-        self._set_integrator(self._may_split and self._is_near_normal)
+        is_harmonic = np.zeros(self.product.size, dtype=bool)
+        is_harmonic[: self.gradient.n_euclidean] = self._is_near_normal
+        self._set_integrator(is_harmonic)
         n_final = min(SETTINGS.final_draws, n_tune // 2)
         self._n_windows = n_tune - max(n_tune // SETTINGS.final_divisor, n_final)
         self.windows = MassMatrixWindows(self._n_windows, self._estimator)
@@ -360,7 +374,8 @@ class WhitenedTrajectories:
             n_steps, stages, step_size = self._random_trajectory(
                 step_size, uniform(stream), tune=tune
             )
-        return 0, Leapfrog(step_size, n_steps, SETTINGS.step_size_jitter, self.is_split, stages), 0
+        jitter = SETTINGS.step_size_jitter
+        return 0, Leapfrog(step_size, n_steps, jitter, self._is_harmonic, stages), 0
 
     def _random_trajectory(
         self, step_size: float, share: float, *, tune: bool
@@ -388,7 +403,9 @@ class WhitenedTrajectories:
         if not self.is_split:
             return max(round(length / step_size), 1), 1, step_size
         n_steps = math.ceil(length / step_size)
-        if self._curved:  # full gradients, of which the error is not that of a quadrature
+        if (
+            self._curved or n_steps < SETTINGS.min_stages
+        ):  # full gradients, of which the error is not that of a quadrature
             return n_steps, 1, length / n_steps
         n_quadratures = math.ceil(n_steps / MAX_STAGES)
         stages = math.ceil(n_steps / n_quadratures)
@@ -440,11 +457,12 @@ class WhitenedTrajectories:
                 metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         self.set_metric(metric)
         residual = metric.whiten(positions) + metric.to_gradient(gradients)
-        largest = np.max(np.mean(residual**2, axis=0), initial=0.0)
-        is_near_normal = self._may_split and d > 0 and bool(largest <= SETTINGS.max_residual)
-        # the largest of many mean squares of few draws may be large by chance
-        if is_near_normal or len(positions) >= SETTINGS.draws_for_leapfrog:
-            self._set_integrator(is_near_normal)
+        is_harmonic = np.zeros(self.product.size, dtype=bool)
+        is_harmonic[:d] = np.mean(residual**2, axis=0) <= SETTINGS.max_residual
+        # one of many mean squares of few draws may be large by chance
+        if self.is_split and len(positions) < SETTINGS.draws_for_leapfrog:
+            is_harmonic |= self._is_harmonic
+        self._set_integrator(is_harmonic)
         return self.gradient.whiten(x), n_evaluations
 
     def funnel(self) -> Funnel | None:
@@ -459,7 +477,7 @@ class WhitenedTrajectories:
         return {
             "n_tune": self._n_tune,
             "is_tuned": self.is_tuned,
-            "is_split": self.is_split,
+            "is_harmonic": self._is_harmonic.copy(),
             "n_draws": self._n_draws,
             "averaging": self._averaging.state,
             "windows": self.windows.state,
@@ -471,7 +489,7 @@ class WhitenedTrajectories:
         self.initialize(state["n_tune"])
         self.is_tuned, self._n_draws = state["is_tuned"], state["n_draws"]
         self._averaging.state = state["averaging"]
-        self._set_integrator(state["is_split"])
+        self._set_integrator(state["is_harmonic"])
         self.windows.state = state["windows"]
         self.gradient.state = state["gradient"]
         self.set_metric(self.gradient.metric)

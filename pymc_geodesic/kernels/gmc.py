@@ -12,7 +12,7 @@ half a kick                                      `pymc_geodesic.integrators`
 accept with probability min(1, exp(−ΔH))         `accept_or_reject`
 ===============================================  ================================================
 
-In whitened coordinates, where the posterior of Euclidean variables is nearly N(0, I), the
+In whitened coordinates, where the posterior of Euclidean coordinates is nearly N(0, I), the
 Hamiltonian can be split: the flow of N(0, I), a rotation of (x, v), replaces the geodesic, and
 kicks use only the residual ∇log π(x) + x (`harmonic_drift`). Since the residual is small, the error
 to first order is that of a quadrature of the kicks along the exact flow. Their times and weights are
@@ -36,9 +36,17 @@ from pymc_geodesic.integrators import (
 )
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
-from pymc_geodesic.runtime.jit import Matrix, Stream, Vector, borrow, copy_numbers, kernel, part
+from pymc_geodesic.runtime.jit import (
+    Flags,
+    Matrix,
+    Stream,
+    Vector,
+    borrow,
+    copy_numbers,
+    kernel,
+    part,
+)
 from pymc_geodesic.runtime.streams import uniform
-
 
 MAX_STAGES = 8
 """Maximum number of kicks of a Gauss-Lobatto quadrature, after the first."""
@@ -78,6 +86,10 @@ class Chains(NamedTuple):
     current: Vector
 
 
+NOT_HARMONIC = np.zeros(0, dtype=bool)
+"""`Leapfrog.is_harmonic` of leapfrog steps."""
+
+
 class Leapfrog(NamedTuple):
     """Step size and number of leapfrog steps of a trajectory.
 
@@ -89,9 +101,9 @@ class Leapfrog(NamedTuple):
         Number of leapfrog steps of a transition.
     jitter : float
         Relative range of the random step size ε(1 + jitter·U(−1, 1)) of a transition.
-    is_split : bool
-        Whether Euclidean variables follow the flow of N(0, I) exactly and are kicked by the
-        residual ∇log π(x) + x.
+    is_harmonic : ndarray of bool, shape (size,) or (0,)
+        Euclidean coordinates that follow the flow of N(0, I) exactly and are kicked by the residual
+        ∇log π(x) + x; empty if there are none.
     stages : int
         Number of steps with the times and weights of one Gauss-Lobatto quadrature, a divisor of
         ``n_steps``; ε is their mean length. 1 for leapfrog steps.
@@ -100,7 +112,7 @@ class Leapfrog(NamedTuple):
     step_size: float
     n_steps: int
     jitter: float
-    is_split: bool = False
+    is_harmonic: Flags = NOT_HARMONIC
     stages: int = 1
 
 
@@ -155,11 +167,11 @@ def copy_chain(
 
 @part
 def kick_by_gradient(
-    space: Space, state: State, gradient: Vector, time: float, is_split: bool
+    space: Space, state: State, gradient: Vector, time: float, is_harmonic: np.ndarray
 ) -> None:
-    """Kick by the gradient, or by the residual on Euclidean variables if ``is_split``."""
-    if is_split:
-        cancel_harmonic_force(space, state, time)
+    """Kick by the gradient, or by the residual on harmonic coordinates."""
+    if is_harmonic.size:
+        cancel_harmonic_force(space, state, is_harmonic, time)
     kick(space.blocks, state.x, state.v, gradient, time)
 
 
@@ -204,20 +216,20 @@ def leapfrog_steps(
     section 3, the integrators SBAB.
     """
     gradient = output[: state.x.size]
-    n_steps, stages, is_split = leapfrog.n_steps, leapfrog.stages, leapfrog.is_split
+    n_steps, stages, is_harmonic = leapfrog.n_steps, leapfrog.stages, leapfrog.is_harmonic
     intervals, weights, tau = _INTERVALS[stages], _WEIGHTS[stages], stages * epsilon
-    kick_by_gradient(space, state, gradient, weights[0] * tau, is_split)
+    kick_by_gradient(space, state, gradient, weights[0] * tau, is_harmonic)
     for step in range(n_steps):
         stage = step % stages
-        if is_split:
-            harmonic_drift(space, state, intervals[stage] * tau)
+        if is_harmonic.size:
+            harmonic_drift(space, state, is_harmonic, intervals[stage] * tau)
         else:
             drift(space, state, intervals[stage] * tau)
         evaluate(logp_grad.address, state.x, minibatch, logp_grad.context, output)
         weight = weights[stage + 1]
         if stage == stages - 1 and step < n_steps - 1:  # of this quadrature and the next
             weight *= 2.0
-        kick_by_gradient(space, state, gradient, weight * tau, is_split)
+        kick_by_gradient(space, state, gradient, weight * tau, is_harmonic)
 
 
 @part
