@@ -15,8 +15,8 @@ accept with probability min(1, exp(−ΔH))         `accept_or_reject`
 In whitened coordinates, where the posterior of Euclidean coordinates is nearly N(0, I), the
 Hamiltonian can be split: the flow of N(0, I), a rotation of (x, v), replaces the geodesic, and
 kicks use only the residual ∇log π(x) + x (`harmonic_drift`). Since the residual is small, the error
-to first order is that of a quadrature of the kicks along the exact flow. Their times and weights are
-those of Gauss-Lobatto quadrature, instead of the trapezoidal rule of leapfrog steps.
+to first order is that of a quadrature of the kicks along the exact flow. Their times and weights
+are those of Gauss-Lobatto quadrature, instead of the trapezoidal rule of leapfrog steps.
 """
 
 from __future__ import annotations
