@@ -217,6 +217,7 @@ def low_temperature_reading(v, dim):
     return 0.8 * integrators.kinetic_temperature(v, dim)
 
 
+FIRST_KICK = "kick_by_gradient(space, state, gradient, weights[0] * tau, is_harmonic)"
 FORCE = "v[j], gradient[j]"
 ON_S2 = {"scaled_geodesic": scaled_sphere_geodesic}
 
@@ -251,7 +252,7 @@ BIASED = [
         "no first half of a kick",
         gmc,
         ON_S2,
-        edit=("kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)", "pass"),
+        edit=(FIRST_KICK, "pass"),
     ),
     Mutant(
         "old energy",
@@ -277,7 +278,7 @@ UNPROJECTED = [
         "velocity off the tangent space",
         gmc,
         {"refresh_velocity": unprojected_velocity, "scaled_geodesic": scaled_tangent_geodesic},
-        edit=("kick_by_gradient(space, state, gradient, 0.5 * epsilon, is_split)", "pass"),
+        edit=(FIRST_KICK, "pass"),
     ),
 ]
 """Mutants whose positions pass, because geodesics project velocities."""

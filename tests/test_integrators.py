@@ -273,14 +273,14 @@ def gradient_at(x):
 @njit
 def drift_from_python(space, state, time, is_split):
     if is_split:
-        harmonic_drift(space, state, time)
+        harmonic_drift(space, state, np.full(state.x.size, True), time)
     else:
         drift(space, state, time)
 
 
 @njit
 def cancel_from_python(space, state, time):
-    cancel_harmonic_force(space, state, time)
+    cancel_harmonic_force(space, state, np.full(state.x.size, True), time)
 
 
 INTEGRATORS = pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])

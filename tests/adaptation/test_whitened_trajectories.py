@@ -1,11 +1,16 @@
 """Adaptation of Hamiltonian trajectories, and splitting of the Hamiltonian."""
 
+from itertools import product
+
 import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_geodesic as pg
 from pymc_geodesic.adaptation.whitened_trajectories import SETTINGS, WhitenedTrajectories
 from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.kernels.gmc import MAX_STAGES
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.gradient_functions import python_function
 from pymc_geodesic.runtime.streams import new_stream
@@ -33,10 +38,10 @@ def make_sampler(density, **options):
         np.ctypeslib.as_array(output, (SIZE + 1,))[:] = density(x)
         return 0.0
 
-    product = Product([("x", Euclidean(SIZE), 1)])
+    manifold = Product([("x", Euclidean(SIZE), 1)])
     gradient = AdaptedGradient(SIZE, [], CompiledGradient(python_function(logp_grad), []))
     options = {"target_accept": 0.8, "metric": "auto", "can_reuse_gradient": True} | options
-    return HMCSampler(WhitenedTrajectories(gradient, product, **options))
+    return HMCSampler(WhitenedTrajectories(gradient, manifold, **options))
 
 
 def sample(sampler, n_tune=400, n_draws=4000, seed=1):
@@ -54,7 +59,7 @@ def sample(sampler, n_tune=400, n_draws=4000, seed=1):
 def test_a_normal_posterior_takes_one_gradient_per_draw():
     sampler = make_sampler(normal)
     draws, stats = sample(sampler)
-    assert sampler.adaptation.state["is_split"]
+    assert sampler.adaptation.is_split
     np.testing.assert_allclose(sampler.adaptation.gradient.metric.center, MEANS, atol=1e-3)
     assert stats["n_grad"].mean() == 1.0
     assert stats["acceptance_rate"].mean() > 0.99
@@ -79,7 +84,7 @@ def test_a_normal_posterior_takes_one_gradient_per_draw():
 def test_other_trajectories_use_the_leapfrog(density, options):
     sampler = make_sampler(density, **options)
     _, stats = sample(sampler, n_draws=1000)
-    assert not sampler.adaptation.state["is_split"]
+    assert not sampler.adaptation.is_split
     assert stats["acceptance_rate"].mean() > 0.7
 
 
@@ -87,12 +92,31 @@ def test_steps_of_a_trajectory_are_equal_and_make_up_its_length():
     sampler = make_sampler(normal)
     sample(sampler, n_draws=1)
     adaptation = sampler.adaptation
-    for share in (0.0, 0.5, 0.99):
-        n_steps, step_size = adaptation._random_trajectory(0.3, share, tune=False)
+    for step_size, share in product((0.9, 0.3, 0.11), (0.0, 0.5, 0.99)):
+        n_steps, stages, found = adaptation._random_trajectory(step_size, share, tune=False)
         length = SETTINGS.length * (1.0 + SETTINGS.length_jitter * (2.0 * share - 1.0))
-        assert n_steps * step_size == pytest.approx(length)
-        assert 0.2 < step_size <= 0.3
-    assert adaptation._random_trajectory(1e-6, 0.5, tune=False) == (SETTINGS.max_steps, 1e-6)
+        assert n_steps * found == pytest.approx(length)
+        assert 0.5 * step_size < found <= step_size
+        assert n_steps % stages == 0
+        assert stages <= MAX_STAGES
+        assert (stages == 1) == (n_steps < SETTINGS.min_stages)
+    assert adaptation._random_trajectory(1e-6, 0.5, tune=False) == (SETTINGS.max_steps, 1, 1e-6)
+
+
+def test_few_exceptions_follow_the_leapfrog():
+    """A distribution with heavy tails next to a normal one."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=40)
+        pm.StudentT("t", nu=1.0)
+        step = pg.GMC(model=model)
+        idata = pm.sample(
+            1000, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    is_harmonic = step.sampler.adaptation.state["is_harmonic"]
+    assert is_harmonic.tolist() == 40 * [True] + [False]
+    t = np.abs(idata.posterior["t"].values)
+    assert np.median(t) == pytest.approx(1.0, rel=0.25)  # a standard Cauchy distribution
 
 
 def test_a_restored_chain_continues_with_the_same_integrator():

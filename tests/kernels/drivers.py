@@ -194,7 +194,8 @@ def run_gmc(
     n_steps: int = 4,
     transitions: int = 5,
     jitter: float = 0.2,
-    is_split: bool = False,
+    is_harmonic: bool = False,
+    stages: int = 1,
     kernel: Callable[..., Any] = gmc,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of ``n`` chains after some transitions of GMC in one call, and acceptance rates."""
@@ -204,7 +205,8 @@ def run_gmc(
     space = Space(blocks, target.product.dims, np.ones(len(blocks)))
     kernel(
         called(logp_grad), 0, space, Chains(n, x, np.full(x.size + n, np.nan)),
-        Leapfrog(step_size, n_steps, jitter, is_split), new_stream(np.random.default_rng(1)),
+        Leapfrog(step_size, n_steps, jitter, np.full(x.size if is_harmonic else 0, True), stages),
+        new_stream(np.random.default_rng(1)),
         Record(transitions, np.empty((0, x.size)), acceptance, np.empty((2, 0))),
     )  # fmt: skip
     return unpacked(target, x, n), acceptance

@@ -35,6 +35,16 @@ def log_density(x):
 
 
 @njit
+def nearly_normal(position, argument, context, output):
+    total = 0.0
+    for i in range(SIZE):
+        output[i] = -position[i] - 0.01 * np.cos(2.0 * position[i])
+        total -= 0.5 * position[i] ** 2 + 0.005 * np.sin(2.0 * position[i])
+    output[SIZE] = total
+    return total
+
+
+@njit
 def compiled_density(position, argument, context, output):
     total = 0.0
     for i in range(SIZE):
@@ -173,25 +183,40 @@ def test_curvature_raises_the_target_of_gsgnht(state):
     np.testing.assert_allclose(sums[0], found, rtol=1e-12)
 
 
-def leapfrog_step(x, v, epsilon):
-    v = v + 0.5 * epsilon * gradient(x)
-    x = x + epsilon * v
-    return x, v + 0.5 * epsilon * gradient(x)
+IS_HARMONIC = np.arange(SIZE) % 2 == 0
 
 
-def split_step(x, v, epsilon):
-    """Kick by the residual, rotate, kick by the residual."""
-    v = v + 0.5 * epsilon * (gradient(x) + x)
-    state = x + 1j * v
-    state = state * np.exp(-1j * epsilon)
-    x, v = state.real, state.imag
-    return x, v + 0.5 * epsilon * (gradient(x) + x)
+def trajectory(x, v, length, is_harmonic, nodes, weights):
+    """Kicks at the nodes of a quadrature, and exact flows between them."""
+    times = length * np.diff(nodes)
+    for k, weight in enumerate(weights):
+        residual = gradient(x) + is_harmonic * x
+        v = v + length * weight * residual
+        if k < len(times):
+            state = (x + 1j * v) * np.exp(-1j * times[k])
+            x = np.where(is_harmonic, state.real, x + times[k] * v)
+            v = np.where(is_harmonic, state.imag, v)
+    return x, v
 
 
-@pytest.mark.parametrize("step", [leapfrog_step, split_step])
-def test_gmc_is_hmc(state, step):
+TRAPEZOIDAL = [0.0, 1.0], [0.5, 0.5]
+INNER = 0.5 / 5**0.5
+LOBATTO = [0.0, 0.5 - INNER, 0.5 + INNER, 1.0], [1 / 12, 5 / 12, 5 / 12, 1 / 12]
+
+
+@pytest.mark.parametrize(
+    ("is_harmonic", "stages", "rule"),
+    [
+        (np.zeros(0, dtype=bool), 1, TRAPEZOIDAL),
+        (np.ones(SIZE, dtype=bool), 1, TRAPEZOIDAL),
+        (np.ones(SIZE, dtype=bool), 3, LOBATTO),
+        (IS_HARMONIC, 3, LOBATTO),
+    ],
+    ids=["leapfrog", "split", "quadrature", "exceptions"],
+)
+def test_gmc_is_hmc(state, is_harmonic, stages, rule):
     x, _, stream = state
-    transitions, n_steps, jitter, step_size = 12, 6, 0.2, 0.5
+    transitions, n_steps, jitter, step_size = 40, 6, 0.2, 0.6
     expected, same_stream = x.copy(), stream.copy()
     trace, probabilities = [], []
     for _ in range(transitions):
@@ -199,8 +224,9 @@ def test_gmc_is_hmc(state, step):
         v = normals(same_stream)
         proposal = expected.copy()
         energy = 0.5 * v @ v - log_density(expected)
-        for _ in range(n_steps):
-            proposal, v = step(proposal, v, epsilon)
+        harmonic = is_harmonic if is_harmonic.size else np.zeros(SIZE, dtype=bool)
+        for _ in range(n_steps // stages):
+            proposal, v = trajectory(proposal, v, stages * epsilon, harmonic, *rule)
         log_ratio = energy - 0.5 * v @ v + log_density(proposal)
         probabilities.append(min(1.0, np.exp(log_ratio)))
         if log_ratio >= 0.0 or np.log(uniform(same_stream)) < log_ratio:
@@ -211,13 +237,31 @@ def test_gmc_is_hmc(state, step):
     kept, acceptance = np.empty((transitions, SIZE)), np.empty(1)
     divergences, evaluations = gmc(
         called(logp_grad), 0, FLAT.space, Chains(1, x, unknown()),
-        Leapfrog(step_size, n_steps, jitter, step is split_step), stream,
+        Leapfrog(step_size, n_steps, jitter, is_harmonic, stages), stream,
         Record(0, kept, acceptance, NO_ENERGIES),
     )  # fmt: skip
     assert 2 < len(np.unique(np.array(trace), axis=0)) < transitions
     np.testing.assert_allclose(kept, trace, rtol=1e-12, atol=1e-12)
     assert acceptance[0] == pytest.approx(np.mean(probabilities), rel=1e-12)
     assert (divergences, evaluations) == (0, 1 + transitions * n_steps)
+
+
+def test_error_of_a_small_residual_is_that_of_the_quadrature(state):
+    """Of the order τ⁶ with three stages, until it is that of the square of the residual."""
+    _, _, stream = state
+
+    def mean_error(stages, n_steps):
+        record = Record(0, np.empty((200, SIZE)), np.empty(1), NO_ENERGIES)
+        gmc(
+            called(native_function(nearly_normal, SIZE, SIZE + 1)), 0, FLAT.space,
+            Chains(1, np.zeros(SIZE), unknown()),
+            Leapfrog(1.5 / n_steps, n_steps, 0.0, np.ones(SIZE, dtype=bool), stages),
+            stream.copy(), record,
+        )  # fmt: skip
+        return 1.0 - record.acceptance[0]
+
+    assert mean_error(3, 3) < 0.1 * mean_error(1, 3)
+    assert mean_error(3, 3) < mean_error(1, 12)
 
 
 def test_gmc_discards_burn_in_draws(state):

@@ -73,10 +73,14 @@ def test_gsgnht(target, logp_grad):
 
 
 @some_targets
-@pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])
-def test_gmc(target, is_split):
+@pytest.mark.parametrize(
+    "integrator",
+    [{}, {"is_harmonic": True}, {"is_harmonic": True, "stages": 2}],
+    ids=["leapfrog", "split", "quadrature"],
+)
+def test_gmc(target, integrator):
     blocks, logp_grad = side_by_side(target, N_CHAINS)
-    x, acceptance = run_gmc(target, blocks, logp_grad, N_CHAINS, is_split=is_split)
+    x, acceptance = run_gmc(target, blocks, logp_grad, N_CHAINS, **integrator)
     assert on_manifold(target, x)
     assert target.worst(x) < LIMIT, target.deviations(x)
     assert acceptance.mean() > 0.5
