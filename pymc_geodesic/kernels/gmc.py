@@ -212,8 +212,8 @@ def leapfrog_steps(
     ----------
     Shahbaba, Lan, Johnson, Neal (2014), Split Hamiltonian Monte Carlo, section 3.1. Casas,
     Sanz-Serna, Shaw (2022), Split Hamiltonian Monte Carlo revisited: with preconditioning.
-    Laskar, Robutel (2001), High order symplectic integrators for perturbed Hamiltonian systems,
-    section 3, the integrators SBAB.
+    Laskar, Robutel (2001), High order symplectic integrators for perturbed Hamiltonian systems, the
+    integrators SBAB.
     """
     gradient = output[: state.x.size]
     n_steps, stages, is_harmonic = leapfrog.n_steps, leapfrog.stages, leapfrog.is_harmonic

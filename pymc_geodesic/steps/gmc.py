@@ -131,10 +131,16 @@ class GMC(GeodesicStep):
     adapted, and the number of steps is not.
 
     The Hamiltonian is split if, at the end of a window of the tuning phase, the mean square of each
-    coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. It is not split with ``n_steps`` or
-    circular variables. With a split Hamiltonian the target rejection probability is half that of
+    coordinate of r is at most 0.25; that of ∇log N(0, I) is 1. If it is at most 0.1 for 95 % of the
+    coordinates, the others move by leapfrog steps, and three or more steps have the times and
+    weights of Gauss-Lobatto quadrature. It is not split with ``n_steps`` or circular variables.
+    With a split Hamiltonian the target rejection probability is half that of
     ``target_accept`` (acceptance 0.9 instead of 0.8), because with long steps the energy errors
     are largest in the tails.
+
+    With the sparse metric the first 300 tuning draws are the warm-up, or the first 30 % of them if
+    these are more; if the Hamiltonian is split then, the other tuning draws repeat the last one,
+    with ``n_grad`` 0 and without ``acceptance_rate`` and ``energy``.
 
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is
@@ -151,6 +157,8 @@ class GMC(GeodesicStep):
     Byrne, Girolami (2013), Geodesic Monte Carlo on Embedded Manifolds, algorithm 1.
 
     Shahbaba, Lan, Johnson, Neal (2014), Split Hamiltonian Monte Carlo, section 3.1.
+
+    Laskar, Robutel (2001), High order symplectic integrators for perturbed Hamiltonian systems.
 
     Examples
     --------
