@@ -37,7 +37,7 @@ class SparseMetricSettings:
         as a share of the draws of the warm-up.
     updates : tuple of float
         Fractions of this number of draws after which the metric is computed again at the mean of
-        the draws since the last time.
+        the draws since the last time, unless that is near the origin.
     min_draws : int
         Number of draws from which their mean is used.
     """
@@ -94,15 +94,14 @@ class SparseMetric:
 
         If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
         and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
-        with little data. Therefore one Newton step of all coordinates except the scales moves the
-        position to the origin.
+        with little data. Therefore one Newton step of the effects moves the position to the origin.
         """
         self._move_to_origin(self._factor_at(x))
 
     def _move_to_origin(self, factor: TriangularFactor) -> None:
-        """Move the origin by a Newton step; the factor is that of the precision at the center."""
+        """Move the effects by a Newton step, with the factor of the precision at the center."""
         value, step = self._evaluate(np.zeros(self._effects.size))
-        step[self._scales] = 0.0
+        step[self._effects.others] = 0.0
         if np.isfinite(step).all() and self._evaluate(step)[0] > value:
             self.centering.set_factor(self.centering.to_position(step), factor)
 
@@ -200,6 +199,15 @@ class SparseMetric:
                 return x, n_grad + 2
         self.set_center(x)
         return x, n_grad + 2
+
+    def is_near_origin(self, mean: np.ndarray, n: int) -> bool:
+        """Whether the mean of n draws is near the origin.
+
+        It is within one standard deviation of it in coordinates that are not effects, and its mean
+        square is at most twice that of n independent draws of N(0, I).
+        """
+        others = np.abs(mean[self._effects.others])
+        return bool(np.mean(mean**2) <= 2.0 / n and np.max(others, initial=0.0) <= 1.0)
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log-density and gradient."""
@@ -299,13 +307,17 @@ class SparseTrajectories:
         here = self._inner.to_position(present)
         self._sum = here.copy() if self._n_sum == 0 else self._sum + here
         self._n_sum += 1
-        is_update = self._n_draws in self._updates
-        if self._n_draws == self._end < self._n_tune and not self._inner.is_split:
-            is_update, self._end = True, self._n_tune
+        continues = self._n_draws == self._end < self._n_tune and not self._inner.is_split
+        if continues:
+            self._end = self._n_tune
+        is_update = continues or self._n_draws in self._updates
         if not is_update or self._n_sum < SETTINGS.min_draws:
             return changed, n_grad
+        mean = self._sum / self._n_sum
+        if not continues and self.metric.is_near_origin(mean, self._n_sum):
+            return changed, n_grad
         x = self.metric.centering.to_position(here)
-        self.metric.set_center(self.metric.centering.to_position(self._sum / self._n_sum))
+        self.metric.set_center(self.metric.centering.to_position(mean))
         self._n_sum = 0
         self._inner.initialize(self._end - self._n_draws)
         present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
