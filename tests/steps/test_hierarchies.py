@@ -366,19 +366,19 @@ def test_divergence_leaves_no_trace():
         np.testing.assert_array_equal(found, value)
 
 
-def warm_up_of(log_scale):
-    """Draws and sample stats of a warm-up of 320 draws."""
+def warm_up_of(log_scale, n_tune):
+    """Draws and sample stats of a warm-up."""
     with pm.Model():
         pm.Normal("a", 0.0, pm.math.exp(log_scale("v")), shape=7)
         return pm.sample(
-            5, tune=320, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
+            5, tune=n_tune, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
             discard_tuned_samples=False, compute_convergence_checks=False,
         )  # fmt: skip
 
 
 def test_warm_up_ends_when_it_has_settled():
     """The remaining draws repeat the last one, without gradients; sampling begins there."""
-    idata = warm_up_of(pm.Normal)
+    idata = warm_up_of(pm.Normal, 320)
     draws, n_grad = idata.warmup_posterior["a"][0], idata.warmup_sample_stats["n_grad"][0]
     assert (n_grad[300:] == 0).all()
     assert (n_grad[:300] > 0).all()
@@ -387,9 +387,11 @@ def test_warm_up_ends_when_it_has_settled():
     assert idata.sample_stats["acceptance_rate"].notnull().all()
 
 
-def test_warm_up_does_not_end_where_the_posterior_is_not_normal():
-    idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0))
-    assert (idata.warmup_sample_stats["n_grad"][0] > 0).all()
+@pytest.mark.parametrize(("n_tune", "n_used"), [(301, 300), (420, 420)])
+def test_warm_up_of_other_posteriors_continues_if_draws_are_left(n_tune, n_used):
+    """Few remaining draws would not be enough for another step size."""
+    idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0), n_tune)
+    assert np.count_nonzero(idata.warmup_sample_stats["n_grad"][0]) == n_used
 
 
 @pytest.mark.usefixtures("interpreted")
