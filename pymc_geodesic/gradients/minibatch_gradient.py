@@ -32,7 +32,7 @@ from pymc_geodesic.densities.compilation import (
 from pymc_geodesic.densities.graphs import (
     rebuild_graphs,
     split_at_transcendental,
-    unoptimized_function,
+    stable_function,
 )
 from pymc_geodesic.densities.log_density import Density
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -160,7 +160,7 @@ class MinibatchGradient(GradientEstimator):
         split = split_at_transcendental(outputs, varying)
         self._inputs += [FixedArray(variable, variable.type.shape) for variable in split.inputs]
         if split.fixed:
-            self._data_functions = unoptimized_function(list(density.arrays), split.fixed)
+            self._data_functions = stable_function(list(density.arrays), split.fixed)
         return split.outputs
 
     @property
