@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from scipy.special import log_ndtr, logsumexp
+from scipy.special import expit, log_ndtr, logsumexp
 from scipy.stats import norm
 
 import pymc_geodesic as pg
@@ -124,6 +124,19 @@ def test_formulas_of_data_are_stable(mode):
     expected += np.sum(logsumexp(x, axis=1))
     assert gradient[0] == pytest.approx(expected - 0.3, rel=1e-12)
     assert value == pytest.approx(0.3 * expected + norm.logpdf(0.3), rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", [None, slow("CVM")])
+def test_gradients_at_extreme_linear_predictors(mode):
+    """Those of log(1 - sigmoid(x)) are not 0 or NaN next to its value."""
+    x, y = np.linspace(-1.0, 1.0, N_ROWS), np.arange(N_ROWS) % 2
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=x * pm.Normal("b"), observed=y)
+        pm.Binomial("n", 3, logit_p=x * model["b"], observed=y)
+    step = pg.GMC(model=model, compile_kwargs={} if mode is None else {"mode": mode})
+    for b in (-800.0, -50.0, 30.0, 60.0, 900.0):
+        _, gradient = output_of(step, {"b": np.array(b)})
+        assert gradient[0] == pytest.approx(x @ (2 * y - 4 * expit(x * b)) - b, rel=1e-9)
 
 
 def test_invalid_data_have_the_log_density_of_pymc():
