@@ -366,6 +366,24 @@ def test_divergence_leaves_no_trace():
         np.testing.assert_array_equal(found, value)
 
 
+@pytest.mark.filterwarnings("ignore:Data in y contains missing")
+def test_missing_values_are_effects_without_rows():
+    """Their posterior is the predictive distribution, given the observed rows."""
+    missing = np.arange(N_ROWS) < 9
+    with pm.Model():
+        mean = pm.math.stack([np.ones(N_ROWS), X], axis=1) @ pm.Normal("b", 0.0, 10.0, shape=2)
+        pm.Normal("y", mean, pm.HalfNormal("sigma"), observed=np.ma.array(Y, mask=missing))
+        posterior = pm.sample(
+            2000, tune=300, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        ).posterior  # fmt: skip
+    design = np.column_stack([np.ones(N_ROWS), X])
+    b = np.linalg.lstsq(design[~missing], Y[~missing])[0]
+    draws, sd = posterior["y_unobserved"].values[0], posterior["sigma"].values.mean()
+    np.testing.assert_allclose(draws.mean(0), (design @ b)[missing], atol=0.15 * sd)
+    np.testing.assert_allclose(draws.std(0), sd, rtol=0.12)
+
+
 def warm_up_of(log_scale, n_tune):
     """Draws and sample stats of a warm-up."""
     with pm.Model():
