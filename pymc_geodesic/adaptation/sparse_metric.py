@@ -35,6 +35,9 @@ class SparseMetricSettings:
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split, as a minimum and
         as a share of the draws of the warm-up.
+    rest : int
+        Minimum number of remaining draws with which it continues if the Hamiltonian is not split:
+        with fewer the step size would be that of its first draws.
     updates : tuple of float
         Fractions of this number of draws after which the metric is computed again at the mean of
         the draws since the last time, unless that is near the origin.
@@ -48,6 +51,7 @@ class SparseMetricSettings:
     max_halvings: int = 10
     shortest: int = 300
     share: float = 0.3
+    rest: int = 100
     updates: tuple[float, ...] = (0.1, 0.3)
     min_draws: int = 20
 
@@ -307,7 +311,9 @@ class SparseTrajectories:
         here = self._inner.to_position(present)
         self._sum = here.copy() if self._n_sum == 0 else self._sum + here
         self._n_sum += 1
-        continues = self._n_draws == self._end < self._n_tune and not self._inner.is_split
+        continues = (
+            self._n_draws == self._end <= self._n_tune - SETTINGS.rest and not self._inner.is_split
+        )
         if continues:
             self._end = self._n_tune
         is_update = continues or self._n_draws in self._updates

@@ -14,6 +14,7 @@ from pytensor.compile.builders import SymbolicOp
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import io_toposort
 from pytensor.raise_op import CheckAndRaise
@@ -24,6 +25,7 @@ from pytensor.tensor.shape import Shape_i, SpecifyShape
 from pytensor.tensor.variable import TensorVariable
 
 _UNOPTIMIZED = Mode(linker="py", optimizer=None)
+_STABLE = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=("canonicalize", "stabilize")))
 
 _ELEMENTARY_FUNCTIONS = (
     *(ps.Exp, ps.Exp2, ps.Expm1, ps.Log, ps.Log1p, ps.Log2, ps.Log10, ps.Pow),
@@ -82,12 +84,35 @@ def unoptimized_function(
     >>> unoptimized_function([x, y], x + 1.0)(2.0, 0.0).item()
     3.0
     """
+    return _in_python(inputs, outputs, _UNOPTIMIZED)
+
+
+def stable_function(
+    inputs: Sequence[Variable], outputs: Variable | Sequence[Variable]
+) -> pytensor.compile.Function:
+    """Create a function that evaluates a graph in Python, with PyTensor's stable formulas.
+
+    Examples
+    --------
+    >>> import pytensor.tensor as pt
+    >>> from pymc_geodesic.densities.graphs import stable_function, unoptimized_function
+    >>> x = pt.dscalar("x")
+    >>> graph = pt.log(pt.sigmoid(x))
+    >>> unoptimized_function([x], graph)(-800.0).item(), stable_function([x], graph)(-800.0).item()
+    (-inf, -800.0)
+    """
+    return _in_python(inputs, outputs, _STABLE)
+
+
+def _in_python(
+    inputs: Sequence[Variable], outputs: Variable | Sequence[Variable], mode: Mode
+) -> pytensor.compile.Function:
     given: Any = outputs
     with without_c_compiler():
         return pytensor.function(
             list(inputs),
             given,
-            mode=_UNOPTIMIZED,
+            mode=mode,
             on_unused_input="ignore",
             allow_input_downcast=True,
         )
@@ -237,14 +262,17 @@ def split_at_transcendental(
     >>> [value.type.shape for value in split.fixed]
     [(200,)]
     """
-    varies, fixed, addends = set[Variable](varying), set[Variable](), set[Variable]()
+    varies, fixed, operands = set[Variable](varying), set[Variable](), set[Variable]()
     needed: list[Variable] = list(outputs)
     for node in io_toposort([], outputs):
         if isinstance(node.op, CheckAndRaise) or not varies.isdisjoint(node.inputs):
             varies.update(node.outputs)
             needed += node.inputs
-            if _applies(node, ps.Add, ps.Sub):
-                addends.update(node.inputs)
+            if _applies(node, ps.Add, ps.Sub) or (
+                _applies(node, ps.Mul, ps.TrueDiv)
+                and any(x in varies and _is_exponential(x) for x in node.inputs)
+            ):
+                operands.update(node.inputs)
         elif _is_transcendental(node) or not fixed.isdisjoint(node.inputs):
             fixed.update(node.outputs)
     stored: dict[Variable, None] = {}
@@ -255,7 +283,7 @@ def split_at_transcendental(
         fixed.remove(variable)
         if None in getattr(variable.type, "shape", (None,)):
             needed += variable.owner.inputs
-        elif variable not in addends or not _is_exponential(variable):
+        elif variable not in operands or not _is_exponential(variable):
             stored[variable] = None
     inputs = [variable.type(name=f"fixed_{i}") for i, variable in enumerate(stored)]
     split = clone_replace(outputs, dict(zip(stored, inputs, strict=True)))
@@ -282,10 +310,13 @@ def _is_transcendental(node: Apply) -> bool:
 
 
 def _is_exponential(variable: Variable) -> bool:
-    """Whether a value is an exponential; PyTensor rewrites log(exp(a) + exp(b))."""
-    while isinstance(variable.owner.op, DimShuffle):
+    """Whether a value is an exponential.
+
+    PyTensor rewrites log(exp(a) + exp(b)) and exp(a) exp(b), which may otherwise overflow.
+    """
+    while variable.owner is not None and isinstance(variable.owner.op, DimShuffle):
         variable = variable.owner.inputs[0]
-    return _applies(variable.owner, ps.Exp)
+    return variable.owner is not None and _applies(variable.owner, ps.Exp)
 
 
 def _only_length_unknown(variable: Variable) -> bool:

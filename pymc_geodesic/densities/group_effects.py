@@ -572,6 +572,8 @@ def _are_semidefinite(entry: Mapping[tuple[int, int], np.ndarray], n: int) -> bo
 def _positive_part(second: Sequence[np.ndarray], n: int) -> list[np.ndarray]:
     """Positive part of the symmetric n × n matrix of each row, given by its upper triangle."""
     pairs = list(combinations_with_replacement(range(n), 2))
+    if n == 0:  # rows without effects, such as the observed ones next to missing values
+        return []
     if n == 1:
         return [np.maximum(second[0], 0.0)]
     entries = np.broadcast_arrays(*second[: len(pairs)])

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
+from pymc.pytensorf import rewrite_pregrad
 from pytensor.gradient import NullTypeGradError, grad, pushforward
+from pytensor.graph.replace import clone_replace
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import (
@@ -32,7 +34,7 @@ from pymc_geodesic.densities.compilation import (
 from pymc_geodesic.densities.graphs import (
     rebuild_graphs,
     split_at_transcendental,
-    unoptimized_function,
+    stable_function,
 )
 from pymc_geodesic.densities.log_density import Density
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -133,6 +135,10 @@ class MinibatchGradient(GradientEstimator):
         # ∇ log p(θ) + (N/n) Σ ∇ log p(x_i | θ)
         self._scale = density.total_size / density.source.batch_size
         log_density = minibatch_log_density(self._density, self._scale)
+        if self.has_value:
+            # with the value of log(1 - sigmoid(x)) in the same graph, PyTensor does not recognize
+            # its gradient, which would be 0 or NaN for large x
+            log_density = rewrite_pregrad(clone_replace(log_density))
         gradients = _gradients(
             log_density, self._density.coordinates, density.model, density.variables
         )
@@ -160,7 +166,7 @@ class MinibatchGradient(GradientEstimator):
         split = split_at_transcendental(outputs, varying)
         self._inputs += [FixedArray(variable, variable.type.shape) for variable in split.inputs]
         if split.fixed:
-            self._data_functions = unoptimized_function(list(density.arrays), split.fixed)
+            self._data_functions = stable_function(list(density.arrays), split.fixed)
         return split.outputs
 
     @property

@@ -84,6 +84,8 @@ resized = pt.tensor("resized", dtype="float64", shape=(None,))
         (theta * pt.log(y[:50]), []),
         (theta * pt.log(resized), []),
         (pt.log(theta * y), []),
+        (theta * pt.exp(y), [200]),
+        (pt.exp(theta) * pt.exp(y), []),
     ],
     ids=str,
 )

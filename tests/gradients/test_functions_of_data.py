@@ -4,6 +4,8 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+from scipy.special import expit, log_ndtr, logsumexp
+from scipy.stats import norm
 
 import pymc_geodesic as pg
 from pymc_geodesic.runtime.gradient_functions import evaluate
@@ -29,6 +31,10 @@ def assert_agrees_with_pymc(model, step, point):
     expected = model.compile_dlogp(variables, **INTERPRETED)(point)
     np.testing.assert_allclose(gradient, expected, rtol=1e-9)
     assert value == pytest.approx(float(model.compile_logp(**INTERPRETED)(point)), rel=1e-12)
+
+
+def log_erfc(x):
+    return np.log(2.0) + log_ndtr(-np.sqrt(2.0) * x)
 
 
 def data_of(seed):
@@ -102,6 +108,35 @@ def test_large_exponentials_do_not_overflow():
     expected = model.compile_logp(**INTERPRETED)({"a": np.zeros(N_ROWS)})
     assert np.isfinite(expected)
     assert value == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", [None, "FAST_COMPILE"])
+def test_formulas_of_data_are_stable(mode):
+    """Functions of data with large values are those of PyTensor's rewritten graph."""
+    x = np.linspace(-900.0, 900.0, 4 * N_ROWS).reshape(N_ROWS, 4)
+    with pm.Model() as model:
+        a, data = pm.Normal("a"), pm.Data("x", x)
+        values = [pt.log(pt.sigmoid(data)), pt.log(1 + pt.exp(data)), pt.log(pt.erfc(data / 15))]
+        pm.Potential("total", a * (pt.sum(pt.add(*values)) + pt.sum(pm.math.logsumexp(data, 1))))
+    step = pg.GMC(model=model, compile_kwargs={} if mode is None else {"mode": mode})
+    value, gradient = output_of(step, {"a": np.array(0.3)})
+    expected = np.sum(-np.logaddexp(0, -x) + np.logaddexp(0, x) + log_erfc(x / 15))
+    expected += np.sum(logsumexp(x, axis=1))
+    assert gradient[0] == pytest.approx(expected - 0.3, rel=1e-12)
+    assert value == pytest.approx(0.3 * expected + norm.logpdf(0.3), rel=1e-12)
+
+
+@pytest.mark.parametrize("mode", [None, slow("CVM")])
+def test_gradients_at_extreme_linear_predictors(mode):
+    """Those of log(1 - sigmoid(x)) are not 0 or NaN next to its value."""
+    x, y = np.linspace(-1.0, 1.0, N_ROWS), np.arange(N_ROWS) % 2
+    with pm.Model() as model:
+        pm.Bernoulli("y", logit_p=x * pm.Normal("b"), observed=y)
+        pm.Binomial("n", 3, logit_p=x * model["b"], observed=y)
+    step = pg.GMC(model=model, compile_kwargs={} if mode is None else {"mode": mode})
+    for b in (-800.0, -50.0, 30.0, 60.0, 900.0):
+        _, gradient = output_of(step, {"b": np.array(b)})
+        assert gradient[0] == pytest.approx(x @ (2 * y - 4 * expit(x * b)) - b, rel=1e-9)
 
 
 def test_invalid_data_have_the_log_density_of_pymc():

@@ -366,19 +366,37 @@ def test_divergence_leaves_no_trace():
         np.testing.assert_array_equal(found, value)
 
 
-def warm_up_of(log_scale):
-    """Draws and sample stats of a warm-up of 320 draws."""
+@pytest.mark.filterwarnings("ignore:Data in y contains missing")
+def test_missing_values_are_effects_without_rows():
+    """Their posterior is the predictive distribution, given the observed rows."""
+    missing = np.arange(N_ROWS) < 9
+    with pm.Model():
+        mean = pm.math.stack([np.ones(N_ROWS), X], axis=1) @ pm.Normal("b", 0.0, 10.0, shape=2)
+        pm.Normal("y", mean, pm.HalfNormal("sigma"), observed=np.ma.array(Y, mask=missing))
+        posterior = pm.sample(
+            2000, tune=300, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        ).posterior  # fmt: skip
+    design = np.column_stack([np.ones(N_ROWS), X])
+    b = np.linalg.lstsq(design[~missing], Y[~missing])[0]
+    draws, sd = posterior["y_unobserved"].values[0], posterior["sigma"].values.mean()
+    np.testing.assert_allclose(draws.mean(0), (design @ b)[missing], atol=0.15 * sd)
+    np.testing.assert_allclose(draws.std(0), sd, rtol=0.12)
+
+
+def warm_up_of(log_scale, n_tune):
+    """Draws and sample stats of a warm-up."""
     with pm.Model():
         pm.Normal("a", 0.0, pm.math.exp(log_scale("v")), shape=7)
         return pm.sample(
-            5, tune=320, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
+            5, tune=n_tune, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
             discard_tuned_samples=False, compute_convergence_checks=False,
         )  # fmt: skip
 
 
 def test_warm_up_ends_when_it_has_settled():
     """The remaining draws repeat the last one, without gradients; sampling begins there."""
-    idata = warm_up_of(pm.Normal)
+    idata = warm_up_of(pm.Normal, 320)
     draws, n_grad = idata.warmup_posterior["a"][0], idata.warmup_sample_stats["n_grad"][0]
     assert (n_grad[300:] == 0).all()
     assert (n_grad[:300] > 0).all()
@@ -387,9 +405,11 @@ def test_warm_up_ends_when_it_has_settled():
     assert idata.sample_stats["acceptance_rate"].notnull().all()
 
 
-def test_warm_up_does_not_end_where_the_posterior_is_not_normal():
-    idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0))
-    assert (idata.warmup_sample_stats["n_grad"][0] > 0).all()
+@pytest.mark.parametrize(("n_tune", "n_used"), [(301, 300), (420, 420)])
+def test_warm_up_of_other_posteriors_continues_if_draws_are_left(n_tune, n_used):
+    """Few remaining draws would not be enough for another step size."""
+    idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0), n_tune)
+    assert np.count_nonzero(idata.warmup_sample_stats["n_grad"][0]) == n_used
 
 
 @pytest.mark.usefixtures("interpreted")
