@@ -34,8 +34,8 @@ class SparseMetricSettings:
         Maximum number of halvings of a step that decreases the density.
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split: the larger of a
-        number and a share of all tuning draws. With 300 in place of 1,000 the models of
-        `benchmarks.large_hierarchies` had the same R-hat.
+        number and a share of all tuning draws. With 300 in place of 1,000 three models of
+        `benchmarks.large_hierarchies` had the same R-hat; the share is heuristic.
     updates : tuple of float
         Fractions of that number after which the metric is computed again at the mean of the draws
         since the last time, unless that is near the origin.
