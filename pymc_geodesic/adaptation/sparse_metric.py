@@ -88,7 +88,7 @@ class SparseMetric:
                 before = children[each.name]
                 if each.is_correlated:  # the prior of later columns depends on this one
                     before = before | set(range(first + k + 1, first + each.width))
-                self._groups.append(Group(column, frozenset(before)))
+                self._groups.append(Group(column, frozenset(before), each.last))
         self._entries = np.concatenate(
             [np.arange(each.part.start, each.part.stop) for each in effects.effects]
         )
@@ -142,7 +142,9 @@ class SparseMetric:
         place = {coordinate: k for k, coordinate in enumerate(self._entries)}
         shrinkages = []
         for group in self._groups:
-            shrinkage = np.maximum(1.0 - prior[group.coordinates] / precision[group.coordinates], 0)
+            shrinkage = np.maximum(
+                1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0
+            )
             shrinkages.append(shrinkage)
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
@@ -161,7 +163,7 @@ class SparseMetric:
         self._scales = np.flatnonzero(is_scale)
         row, column = np.meshgrid(others, others, indexing="ij")
         entries = information.ravel(), (row.ravel(), column.ravel())
-        return sparse.coo_matrix(entries, shape=(size, size)).tocsr()
+        return sparse.coo_matrix(entries, shape=(len(precision), len(precision))).tocsr()
 
     def find_center(self, x: np.ndarray) -> tuple[np.ndarray, int]:
         """Approximate the center of the posterior by Newton steps, from a position.

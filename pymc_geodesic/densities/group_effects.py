@@ -82,6 +82,9 @@ class Effect:
         Whether the prior of a column depends on the columns before it.
     parents : list of str
         Other effects on which its prior depends.
+    last : int or None
+        For an effect that sums to zero, the row of its last entry in `GroupEffects.precision`. Such
+        an effect has a coordinate less than entries.
     """
 
     name: str
@@ -91,6 +94,7 @@ class Effect:
     is_centered: bool
     is_correlated: bool
     parents: tuple[str, ...]
+    last: int | None = None
 
     @property
     def columns(self) -> list[np.ndarray]:
@@ -99,6 +103,13 @@ class Effect:
         if self.is_transposed:
             return list(every.reshape(self.width, -1))
         return [every[k :: self.width] for k in range(self.width)]
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """Rows of the precision matrix of the entries of each column."""
+        if self.last is None:
+            return self.columns
+        return [np.append(column, self.last) for column in self.columns]
 
 
 @dataclass(eq=False)
@@ -153,6 +164,9 @@ class GroupEffects:
         columns at the center.
     is_offset : ndarray of bool
         Of each entry of the effects, whether its coordinate is an offset.
+    n_zero_sums : int
+        Number of effects that sum to zero. Among "entries" above, they have one for each
+        coordinate.
     """
 
     def __init__(
@@ -187,10 +201,12 @@ class GroupEffects:
             [
                 np.arange(self.size)[parts[v.name]]
                 for v in variables
-                if model.rvs_to_transforms[v.rv]
+                if model.rvs_to_transforms[model[v.name]]
             ]
             or [np.empty(0, dtype=np.int64)]
         )
+        zero_sums = [each for each in effects if each.zero_sum is not None]
+        self.n_zero_sums = len(zero_sums)
         self._set_priors(effects)
         self.effects = [
             Effect(
@@ -201,6 +217,7 @@ class GroupEffects:
                 scale is None,
                 is_correlated(each.variable) or (scale is not None and scale.matrix is not None),
                 self._parents(each),
+                None if each.zero_sum is None else self.size + zero_sums.index(each),
             )
             for each, scale in zip(effects, scales, strict=True)
         ]
@@ -261,9 +278,7 @@ class GroupEffects:
         parts = [
             pt.concatenate(
                 [
-                    pt.flatten(
-                        getattr(prior, name).T if effect.is_transposed else getattr(prior, name)
-                    )
+                    effect.by_coordinate(getattr(prior, name))
                     for effect, prior in zip(self._group_variables, self._priors, strict=True)
                 ]
             )
@@ -342,7 +357,11 @@ class GroupEffects:
         """Replace values with groups along the first axis by functions of value variables."""
         return rebuild_graphs(
             graphs,
-            {each.value: each.in_variable for each in self._group_variables if each.is_transposed},
+            {
+                each.value: each.in_variable
+                for each in self._group_variables
+                if each.value is not each.in_variable
+            },
         )
 
     def _curvature_term(
@@ -446,15 +465,18 @@ class GroupEffects:
                 flat[i] = 0.0
 
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
-        """Precision matrix of effects e and other coordinates, shape (size, size).
+        """Precision matrix of effects e and other coordinates.
 
-        It is the sum of the observed curvature of the rows, whose negative parts are clipped, of
+        It has a row for each coordinate, and rows of the last entries of effects that sum to zero,
+        which are `Effect.last`; for these effects it is the precision matrix of all entries.
+
+        The matrix is the sum of the observed curvature of the rows, whose negative parts are clipped, of
         the expected information of the priors of effects on these and their means, and of the
         absolute curvature of other priors. Variables with a transform, such as the scale of the
         observations, have no couplings with others, which are zero in expectation, and scales of
         effects no information from these.
         """
-        values = self.split(x)
+        values, size = self.split(x), self.size + self.n_zero_sums
         n_others = len(self.others)
         rest = np.zeros((n_others, n_others))
         is_transformed = np.isin(self.others, self.transformed)
@@ -465,7 +487,7 @@ class GroupEffects:
             # far from the mode second derivatives may overflow
             second = [np.nan_to_num(each, posinf=0.0, neginf=0.0) for each in second]
             where = [
-                self.effects[effect].columns[column][index]
+                self.effects[effect].rows[column][index]
                 for (effect, column), index in zip(term.blocks, indices, strict=True)
             ]
             pairs = combinations_with_replacement(range(len(where)), 2)
@@ -480,7 +502,7 @@ class GroupEffects:
                 if is_transformed[i]:
                     continue
                 for k, at in enumerate(where):
-                    data = np.bincount(at, np.broadcast_to(cross[k], at.shape), self.size)
+                    data = np.bincount(at, np.broadcast_to(cross[k], at.shape), size)
                     (found,) = np.nonzero(data)
                     column = np.full(len(found), self.others[i])
                     parts += [(found, column, data[found]), (column, found, data[found])]
@@ -495,8 +517,7 @@ class GroupEffects:
         square = np.meshgrid(self.others, self.others, indexing="ij")
         parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
-        shape = (self.size, self.size)
-        return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
+        return sparse.coo_matrix((data, (rows, columns)), shape=(size, size)).tocsr()
 
     def information_on_correlations(
         self, x: np.ndarray, weights: Sequence[np.ndarray]
