@@ -142,9 +142,7 @@ class SparseMetric:
         place = {coordinate: k for k, coordinate in enumerate(self._entries)}
         shrinkages = []
         for group in self._groups:
-            shrinkage = np.maximum(
-                1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0
-            )
+            shrinkage = np.maximum(1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0)
             shrinkages.append(shrinkage)
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))

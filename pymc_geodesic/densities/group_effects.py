@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ from pymc_geodesic.densities.effect_priors import (
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.positive_parts import positive_part, positive_part_of_rows
 from pymc_geodesic.densities.rows_by_index import (
     Gathered,
     NotByIndexError,
@@ -53,9 +54,6 @@ from pymc_geodesic.densities.rows_by_index import (
     Scale,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
-
-_ROUNDING = 1e-9
-"""Relative size of a negative principal minor that may be a rounding error."""
 
 _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
@@ -467,10 +465,10 @@ class GroupEffects:
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
         """Precision matrix of effects e and other coordinates.
 
-        It has a row for each coordinate, and rows of the last entries of effects that sum to zero,
-        which are `Effect.last`; for these effects it is the precision matrix of all entries.
+        Effects that sum to zero have the precision matrix of all entries; the row of the last one,
+        `Effect.last`, follows those of all coordinates.
 
-        The matrix is the sum of the observed curvature of the rows, whose negative parts are clipped, of
+        It is the sum of the observed curvature of the rows, whose negative parts are clipped, of
         the expected information of the priors of effects on these and their means, and of the
         absolute curvature of other priors. Variables with a transform, such as the scale of the
         observations, have no couplings with others, which are zero in expectation, and scales of
@@ -491,7 +489,9 @@ class GroupEffects:
                 for (effect, column), index in zip(term.blocks, indices, strict=True)
             ]
             pairs = combinations_with_replacement(range(len(where)), 2)
-            for (k, m), curvature in zip(pairs, _positive_part(second, len(where)), strict=False):
+            for (k, m), curvature in zip(
+                pairs, positive_part_of_rows(second, len(where)), strict=False
+            ):
                 data = np.broadcast_to(curvature, where[k].shape)
                 parts.append((where[k], where[m], data))
                 if k != m:
@@ -513,7 +513,7 @@ class GroupEffects:
         for i, direction in enumerate(self._directions()):
             priors[:, i] = np.concatenate([np.ravel(p) for p in self._rest(*values, *direction)])
         priors = np.nan_to_num(priors, posinf=0.0, neginf=0.0)
-        rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.abs(np.diag(priors)))
+        rest = positive_part(0.5 * (rest + rest.T)) + np.diag(np.abs(np.diag(priors)))
         square = np.meshgrid(self.others, self.others, indexing="ij")
         parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -554,55 +554,3 @@ def _replaced_once(
     (graph,) = rebuild_graphs([graph], fresh)
     (graph,) = rebuild_graphs([graph], {fresh[old]: new for old, new in replacements.items()})
     return graph
-
-
-def _positive(matrix: np.ndarray) -> np.ndarray:
-    """Positive part of a symmetric matrix."""
-    if not matrix.size:
-        return matrix
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
-
-
-def _are_semidefinite(entry: Mapping[tuple[int, int], np.ndarray], n: int) -> bool:
-    """Whether all matrices of rows are positive semidefinite up to rounding.
-
-    All principal minors of two or three columns are tested, and of more columns whether the
-    matrices have rank one, as those of a function of one linear predictor.
-    """
-    diagonal = [entry[k, k] for k in range(n)]
-    if any((each < 0.0).any() for each in diagonal):
-        return False
-    for k, m in combinations(range(n), 2):
-        scale = diagonal[k] * diagonal[m]
-        if (scale - entry[k, m] ** 2 < -_ROUNDING * scale).any():
-            return False
-    if n == 2:
-        return True
-    if n == 3:
-        (a, b, c), d, e, f = diagonal, entry[0, 1], entry[0, 2], entry[1, 2]
-        determinant = a * b * c + 2.0 * d * e * f - a * f**2 - b * e**2 - c * d**2
-        return not (determinant < -_ROUNDING * a * b * c).any()
-    for k, m in combinations_with_replacement(range(1, n), 2):
-        remainder = np.abs(diagonal[0] * entry[k, m] - entry[0, k] * entry[0, m])
-        if (remainder > _ROUNDING * diagonal[0] * np.sqrt(diagonal[k] * diagonal[m])).any():
-            return False
-    return bool(diagonal[0].all())
-
-
-def _positive_part(second: Sequence[np.ndarray], n: int) -> list[np.ndarray]:
-    """Positive part of the symmetric n × n matrix of each row, given by its upper triangle."""
-    pairs = list(combinations_with_replacement(range(n), 2))
-    if n == 0:  # rows without effects, such as the observed ones next to missing values
-        return []
-    if n == 1:
-        return [np.maximum(second[0], 0.0)]
-    entries = np.broadcast_arrays(*second[: len(pairs)])
-    if _are_semidefinite(dict(zip(pairs, entries, strict=True)), n):
-        return list(entries)
-    matrices = np.empty((entries[0].size, n, n))
-    for (k, m), entry in zip(pairs, entries, strict=True):
-        matrices[:, k, m] = matrices[:, m, k] = entry
-    values, vectors = np.linalg.eigh(matrices)
-    matrices = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return [matrices[:, k, m] for k, m in pairs]
