@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -29,6 +30,8 @@ from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale, scales_of
 from pymc_geodesic.densities.variables import ManifoldVariable
+
+_log = logging.getLogger("pymc")
 
 _MOST_OTHERS = 300
 """Maximum number of coordinates that are no effects: each costs a pass over the rows."""
@@ -95,7 +98,19 @@ def find_effects(
         )
         point = given.initial_point(random_seed=0)
         effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
-    except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
+    except (
+        MethodNotDefined,
+        NotImplementedError,
+        NullTypeGradError,
+        TypeError,
+        ValueError,
+    ) as error:
+        _log.info(
+            "the group effects %s are sampled without a sparse metric, which needs second "
+            "derivatives of the log-likelihood (%s)",
+            ", ".join(sorted(names)),
+            str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else type(error).__name__,
+        )
         return None
     return effects
 

@@ -173,7 +173,7 @@ def test_newton_steps_end_where_the_posterior_has_unit_scales(metric):
     z = np.zeros(metric.center.size)
     hessian = derivative(lambda each: of_metric(each)[:-1], z, 1e-4)
     curvature = np.linalg.eigvalsh(-0.5 * (hessian + hessian.T))
-    assert np.abs(of_metric(z)[:-1]).max() < 0.7
+    assert np.abs(of_metric(z)[:-1]).max() < 1.0
     assert curvature.min() > 0.05
     assert curvature.max() < 5.0
 
@@ -628,11 +628,13 @@ def short_run(step_of, **start):
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_likelihoods_without_second_derivatives_are_not_a_hierarchy():
+def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(caplog):
     with pm.Model():
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
         pm.VonMises("y", a[GROUP], pm.HalfNormal("kappa", 5.0), observed=Y % np.pi)
-        assert "sparse" not in repr(pg.GMC().adaptation)
+        with caplog.at_level("INFO", "pymc"):
+            assert "sparse" not in repr(pg.GMC().adaptation)
+    assert "a are sampled without a sparse metric" in caplog.text
 
 
 @pytest.mark.slow
