@@ -464,8 +464,8 @@ class GroupEffects:
         shapes = [value.type.shape for value in self._others]
         for k in range(max(self._sizes_of_others, default=0)):
             # one coordinate of each variable at a time
-            directions = [np.arange(each.size) == k for each in curvature]
-            along = [np.reshape(d.astype(float), s) for d, s in zip(directions, shapes, strict=True)]
+            units = [(np.arange(each.size) == k).astype(float) for each in curvature]
+            along = [unit.reshape(shape) for unit, shape in zip(units, shapes, strict=True)]
             for each, product in zip(curvature, self._rest(*values, *along), strict=True):
                 each[k : k + 1] = np.ravel(product)[k : k + 1]
         return np.concatenate([*curvature, np.empty(0)])
