@@ -506,14 +506,6 @@ class WhitenedTrajectories:
             for (part, dim), longest in zip(self._curved, self._max_lengths, strict=True)
         ]
         positions, gradients = self.windows.positions[:, :d], self.windows.gradients[:, :d]
-        metric = centered_metric(Metric(x[:d], factor, np.array(lengths)), positions, gradients)
-        n_evaluations = 0
-        has_few_draws = len(positions) < SETTINGS.draws_per_coordinate * d
-        if metric.is_dense and has_few_draws and self._n_draws == self._n_windows:
-            factor = factor_by_curvature(metric, x, self.gradient.exact_gradient)
-            n_evaluations = 2 * d
-            if factor is not None:
-                metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         _, is_small = harmonic_coordinates(
             mean_square_residual(self.gradient.metric, positions, gradients)
         )
@@ -522,6 +514,15 @@ class WhitenedTrajectories:
         )
         if not (self._only_explores and self.fits_new_draws):
             self._averaging.restart(SETTINGS.step_size_after_update)
+        metric = centered_metric(Metric(x[:d], factor, np.array(lengths)), positions, gradients)
+        n_evaluations = 0
+        has_few_draws = len(positions) < SETTINGS.draws_per_coordinate * d
+        is_last = self._n_draws == self._n_windows or (self._only_explores and self.fits_new_draws)
+        if metric.is_dense and has_few_draws and is_last:
+            factor = factor_by_curvature(metric, x, self.gradient.exact_gradient)
+            n_evaluations = 2 * d
+            if factor is not None:
+                metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         self.set_metric(metric)
         is_harmonic = np.zeros(self.product.size, dtype=bool)
         is_harmonic[:d], is_small = harmonic_coordinates(
