@@ -142,6 +142,13 @@ class LangevinAdaptation(Protocol):
     def is_tuned(self) -> bool:
         """Whether the parameters have been adapted in a warm-up."""
 
+    @property
+    def settled(self) -> LangevinParameters | None:
+        """Parameters, if the warm-up needs no further draws: those that remain repeat the last one.
+
+        None if it needs more draws.
+        """
+
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; without a warm-up, keep the parameters of the previous one."""
 
@@ -210,6 +217,7 @@ class ModelCoordinateAdaptation(ABC):
     """
 
     ineligibility: Ineligibility | None = None
+    settled: LangevinParameters | None = None
 
     def __init__(self, estimator: GradientEstimator, product: Product) -> None:
         self._estimator, self.product = estimator, product

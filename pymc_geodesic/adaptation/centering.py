@@ -23,16 +23,26 @@ class CenteringSettings:
 
     Attributes
     ----------
-    max_mean_square : float
-        Maximum mean square of the whitened gradient at an accepted point. For a normal posterior it
-        is the squared distance to the mode, per dimension, in posterior standard deviations.
+    max_mean_square, max_component : float
+        Maximum mean square, and largest component, of the whitened gradient at an accepted point.
+        For a normal posterior it is the distance to the mode in posterior standard deviations.
     max_passes : int
-        Maximum number of passes over all rows. In a logistic regression with 10⁷ rows one pass and
-        one Newton step reduced the distance from 18 to 0.07 standard deviations.
+        Maximum number of Newton steps. In a logistic regression with 10⁷ rows one pass and one
+        Newton step reduced the distance from 18 to 0.07 standard deviations.
+    min_move : float
+        Change of a whitened coordinate from which its curvature is estimated.
+    curvature_range : (float, float)
+        Bounds on the curvature along a whitened coordinate, which is 1 if the metric fits all rows
+        as well as the sample of the exploration. In the logistic regression with 2,000 groups of
+        `benchmarks.large_hierarchies` it was 0.5 to 5; with it five steps reduced the mean square
+        from 8 to 0.001, without it to 1.4.
     """
 
     max_mean_square: float = 0.25
-    max_passes: int = 6
+    max_component: float = 1.5
+    max_passes: int = 10
+    min_move: float = 0.5
+    curvature_range: tuple[float, float] = (0.5, 10.0)
 
 
 SETTINGS = CenteringSettings()
@@ -53,10 +63,10 @@ class CenteringPoint(NamedTuple):
     n_passes: int
 
 
-def newton_step(
+def whitened_gradient(
     product: Product, metric: Metric, x: np.ndarray, gradient: np.ndarray
-) -> tuple[float, np.ndarray]:
-    """Compute the mean square of the whitened gradient at a point, and the Newton step.
+) -> np.ndarray:
+    """Compute the tangential gradient in the coordinates of a metric.
 
     Parameters
     ----------
@@ -69,15 +79,35 @@ def newton_step(
     """
     tangent = gradient.copy()
     project(product.blocks, x, tangent)
-    step = np.empty_like(x)
     d = metric.center.size
-    whitened = metric.to_gradient(tangent[:d])
-    step[:d] = metric.to_direction(whitened)
-    total = float(whitened @ whitened)
+    tangent[:d] = metric.to_gradient(tangent[:d])
     for (part, _), length in zip(curved_variables(product), metric.lengths, strict=True):
-        total += float(length**2 * tangent[part] @ tangent[part])
-        step[part] = length**2 * tangent[part]
-    return total / product.dim, step
+        tangent[part] *= length
+    return tangent
+
+
+def _moved(product: Product, metric: Metric, x: np.ndarray, step: np.ndarray) -> np.ndarray:
+    """Move a position by a step in whitened coordinates."""
+    moved, velocity = x.copy(), step.copy()
+    d = metric.center.size
+    velocity[:d] = metric.to_direction(step[:d])
+    for (part, _), length in zip(curved_variables(product), metric.lengths, strict=True):
+        velocity[part] *= length
+    geodesic(product.blocks, moved, velocity, 1.0)
+    return moved
+
+
+def _mean_gradient(
+    gradient: AdaptedGradient, product: Product, x: np.ndarray, spread: np.ndarray | None
+) -> np.ndarray:
+    """Gradient over all rows at a position, or its mean over the two points of a spread."""
+    if spread is None:
+        return gradient.gradient_of_all_rows(x)
+    step = np.zeros(product.size)
+    step[: spread.size] = spread
+    points = [_moved(product, gradient.metric, x, sign * step) for sign in (-1.0, 1.0)]
+    first, second = (gradient.gradient_of_all_rows(point) for point in points)
+    return 0.5 * (first + second)
 
 
 def find_center(
@@ -85,8 +115,13 @@ def find_center(
     product: Product,
     x: np.ndarray,
     max_passes: int = SETTINGS.max_passes,
+    spread: np.ndarray | None = None,
 ) -> CenteringPoint:
     """Find a point where the gradient over all rows is small, in a few Newton steps.
+
+    The Hessian is that of the metric, L⁻ᵀ L⁻¹, multiplied by a number for each whitened coordinate:
+    the change of the gradient along it divided by that of the coordinate (secant). The exploration
+    uses a sample of the rows, which differs most from all rows in small groups.
 
     Parameters
     ----------
@@ -98,17 +133,41 @@ def find_center(
     max_passes : int
         With 1 the result is ``x`` if the gradient is finite: the mean of draws is a better center
         than the mode, which may be far from the draws in hierarchical models.
+    spread : ndarray, shape (d,), optional
+        Displacement of the whitened coordinates, with components of size 1. The point is then one
+        where the mean gradient of the two points at this distance is small, as an estimate of the
+        mean over the posterior. The gradient with respect to a scale depends on the squares of its
+        effects, so that it differs much between the center and the draws.
     """
-    x = x.copy()
+    metric, d = gradient.metric, gradient.n_euclidean
     best = CenteringPoint(None, None, 0)
-    mean_square = math.inf
-    for n_passes in range(1, max_passes + 1):
-        total = gradient.gradient_of_all_rows(x)
-        new_square, step = newton_step(product, gradient.metric, x, total)
-        if not math.isfinite(new_square) or new_square > mean_square:
-            return best._replace(n_passes=n_passes)
-        mean_square, best = new_square, CenteringPoint(x.copy(), total, n_passes)
-        if mean_square <= SETTINGS.max_mean_square:
+    least, at_best = math.inf, np.empty(0)
+    curvature = np.ones(product.size)
+    position, step = x.copy(), np.zeros(product.size)
+    before = step
+    n_passes = 0
+    while n_passes < max_passes:
+        n_passes += 1
+        total = _mean_gradient(gradient, product, position, spread)
+        here = whitened_gradient(product, metric, position, total)
+        mean_square = float(here @ here) / product.dim
+        if not math.isfinite(mean_square):
             break
-        geodesic(product.blocks, x, step, 1.0)
-    return best
+        with np.errstate(divide="ignore", invalid="ignore"):
+            secant = np.clip((before - here) / step, *SETTINGS.curvature_range)
+        is_known = (np.abs(step) >= SETTINGS.min_move) & (np.arange(product.size) < d)
+        curvature[is_known] = secant[is_known]
+        if mean_square <= least:
+            least, at_best, best = mean_square, here, CenteringPoint(position, total, 0)
+            largest = float(np.abs(here[:d]).max(initial=0.0))
+            if least <= SETTINGS.max_mean_square and largest <= SETTINGS.max_component:
+                break
+        assert best.position is not None
+        before, step = at_best, at_best / curvature
+        position = _moved(product, metric, best.position, step)
+    if spread is None or best.position is None:
+        return best._replace(n_passes=n_passes)
+    total = gradient.gradient_of_all_rows(best.position)
+    if not np.isfinite(total).all():
+        return CenteringPoint(None, None, 2 * n_passes + 1)
+    return CenteringPoint(best.position, total, 2 * n_passes + 1)

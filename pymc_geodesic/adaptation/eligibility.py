@@ -25,9 +25,10 @@ class EligibilitySettings:
     Attributes
     ----------
     sample_rows, sample_rows_per_dimension : int
-        Number of rows of the subsample for the exploration: 5,000, or 50 for each coordinate if
-        that is more. Sixteen posteriors were explored with at most 5,000 rows
-        (`benchmarks.adaptation`).
+        Number of rows of the subsample for the exploration: 5,000, or 30 for each coordinate if
+        that is more. With 25 a logistic regression with 2,000 groups of 500 rows had as many
+        effective draws as with 50, with 12 the metric did not fit all rows. Sixteen posteriors were
+        explored with at most 5,000 rows (`benchmarks.adaptation`).
     max_sample_cost : int
         Upper bound on the number of rows of the subsample times the geometric mean of the number of
         values of a row and the number of coordinates.
@@ -49,7 +50,7 @@ class EligibilitySettings:
     """
 
     sample_rows: int = 5000
-    sample_rows_per_dimension: int = 50
+    sample_rows_per_dimension: int = 30
     max_sample_cost: int = 20_000_000
     min_minibatches: int = 10
     max_values: int = 100_000_000

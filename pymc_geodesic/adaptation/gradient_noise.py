@@ -89,7 +89,7 @@ class GradientNoiseSettings:
     pairs_per_chunk: int = 24
     max_repetitions: int = 7
     max_temperature_error: float = 0.04
-    min_draws: int = 50
+    min_draws: int = 30
     max_draws: int = 100
     tail_distance: float = 1.6
     tail_draws: int = 2
@@ -451,7 +451,9 @@ class NoiseMeasurement:
 
 def squares_by_point(differences: np.ndarray) -> np.ndarray:
     """Compute half the squares of differences, shape (n_points, n_pairs, size)."""
-    return 0.5 * differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
+    squares = differences.reshape(-1, SETTINGS.pairs_per_point, differences.shape[1]) ** 2
+    squares *= 0.5
+    return squares
 
 
 def compute_informative_fraction(differences: np.ndarray, metric: Metric) -> np.ndarray:

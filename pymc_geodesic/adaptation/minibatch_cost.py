@@ -23,6 +23,7 @@ from pymc_geodesic.adaptation.eligibility import SETTINGS as ELIGIBILITY
 from pymc_geodesic.adaptation.eligibility import values_per_row
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
+from pymc_geodesic.adaptation.mass_matrix import SETTINGS as MASS_MATRIX
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as BOUNDS
 from pymc_geodesic.adaptation.step_size_bounds import has_shared_scales
 from pymc_geodesic.gradients.estimator import GradientEstimator
@@ -30,11 +31,12 @@ from pymc_geodesic.gradients.estimator import GradientEstimator
 
 @dataclass(frozen=True)
 class MinibatchCostSettings:
-    """Constants of the cost. Its unit is the time of a row in a gradient over all rows, 45 ns.
+    """Constants of the cost. Its unit is 10 ns.
 
-    They are estimated from the processor time of draws of logistic regressions with 900, 5,000 and
-    20,000 rows in groups of 10 and 20, and minibatches of 100 to 2,500 rows. The effective sample
-    size per draw was 0.8 to 3.5 times that with all rows; the ratio is assumed to be 1.
+    They are estimated from the processor time of draws of logistic, normal and Poisson regressions
+    with 10⁴ to 10⁶ rows and up to 2,000 groups (`benchmarks.minibatch_cost`), where the predicted
+    ratio of times is 0.3 to 2 times the measured one. The effective sample size per draw was 0.9 to
+    1.3 times that with all rows; the ratio is assumed to be 1.
 
     Values without a stated source are heuristic; no measurement supports them.
 
@@ -44,42 +46,49 @@ class MinibatchCostSettings:
         m₀, the number of rows that are as informative as the prior of a group effect: 1/(τ² w) for
         effects with standard deviation τ and rows with curvature w, 9 for τ = 0.7 in a logistic
         regression.
-    minibatch_row : float
-        Cost of a row of a minibatch, of which only the gradient is evaluated.
-    coordinate : float
-        Cost of a coordinate in a step, for whitening and noise.
-    step : float
-        Fixed cost of a step.
-    values_per_row : float
-        Number of values of a row that double its cost.
+    row, row_value : float
+        Cost of a row in a gradient over all rows, and of each of its values.
+    minibatch_row, minibatch_value : float
+        The same in a minibatch, whose gradient is evaluated at two points.
+    coordinate, pair : float
+        Cost of a coordinate in a step, for whitening and noise, and of a pair of coordinates with a
+        dense metric.
+    step, draw : float
+        Fixed cost of a step, and of a draw.
     worst_noise : float
         Ratio of the noise variance along the worst coordinate to that along a typical one, measured
         as 1.9 to 3.9. It bounds the step size.
     step_size_ratio : float
-        Ratio of the step size of trajectories to that on a normal distribution, measured as 0.75 to
-        0.92.
-    trajectory_length : float
-        Mean length of a trajectory in whitened coordinates.
+        Ratio of the step size of leapfrog steps to that on a normal distribution, measured as 0.75
+        to 0.92.
+    exponent_all : float
+        Exponent of the number of coordinates with which the number of gradients of a trajectory
+        over all rows grows, measured as 1 to 2.3 with up to 105 coordinates and a split
+        Hamiltonian.
     max_draws : float
         Number of draws per independent draw above which a message recommends larger minibatches.
     min_rows : int
         Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
         Ratio of the time with minibatches to that with all rows above which a message recommends
-        all rows.
+        all rows: the largest ratio of a predicted to a measured one.
     """
 
     prior_rows: float = 9.0
-    minibatch_row: float = 0.5
-    coordinate: float = 0.12
-    step: float = 40.0
-    values_per_row: float = 100.0
+    row: float = 0.5
+    row_value: float = 0.1
+    minibatch_row: float = 2.5
+    minibatch_value: float = 0.05
+    coordinate: float = 0.1
+    pair: float = 0.04
+    step: float = 330.0
+    draw: float = 2500.0
     worst_noise: float = 2.0
     step_size_ratio: float = 0.8
-    trajectory_length: float = 0.5 * math.pi
+    exponent_all: float = 1.0 / 12.0
     max_draws: float = 2.0
-    min_rows: int = 500
-    reported_ratio: float = 1.5
+    min_rows: int = 5_000
+    reported_ratio: float = 2.0
 
 
 SETTINGS = MinibatchCostSettings()
@@ -114,7 +123,7 @@ class MinibatchCost:
         return (
             f"An independent draw takes about {self.n_steps:.0f} minibatch gradients "
             f"(batch_size={self.batch_size} of {self.n_rows:,} rows), {self.ratio:.2g} times the "
-            f"time of a GMC trajectory with {self.n_steps_all:.0f} gradients over all rows"
+            f"time of a GMC trajectory with {self.n_steps_all:.1f} gradients over all rows"
         )
 
     @property
@@ -216,9 +225,12 @@ def minibatch_cost(
     h = min(parameters.step_size, longest)
     friction = rule.parameters(noises, step_size=h).friction
     n_steps = (2.0 * friction.mean() + h * noise) / h if friction.any() else 4.0 / h**2
-    n_all = SETTINGS.trajectory_length / exploration_step_size
-    row = 1.0 + min(values_per_row(source), d) / SETTINGS.values_per_row
+    n_all = d**SETTINGS.exponent_all
+    n_values = min(values_per_row(source), d)
     fixed = SETTINGS.step + SETTINGS.coordinate * d
-    ratio = n_steps * (SETTINGS.minibatch_row * row * batch_size + fixed)
-    ratio /= n_all * (row * n_rows + fixed)
+    step = fixed + batch_size * (SETTINGS.minibatch_row + SETTINGS.minibatch_value * n_values)
+    if d <= MASS_MATRIX.max_dense:
+        step += SETTINGS.pair * d**2
+    step_all = fixed + n_rows * (SETTINGS.row + SETTINGS.row_value * n_values)
+    ratio = (SETTINGS.draw + n_steps * step) / (SETTINGS.draw + n_all * step_all)
     return MinibatchCost(n_rows, batch_size, noise, n_steps, n_all, ratio)

@@ -58,7 +58,8 @@ class NoiseVariance:
         here = squares.mean(axis=1)
         products = np.zeros_like(here)
         if n > 1:
-            products = ((n * here) ** 2 - (squares**2).sum(axis=1)) / (n * (n - 1))
+            products = (n * here) ** 2 - np.einsum("pnj,pnj->pj", squares, squares)
+            products /= n * (n - 1)
         moments = (here, products, here**2, here * products, products**2)
         self.sums += [moment.sum(axis=0) for moment in moments]
         self.n_points += len(squares)

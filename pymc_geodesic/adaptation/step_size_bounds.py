@@ -209,11 +209,11 @@ class BoundedParameters:
         self._check.reset()
         self.choose(noise)
 
-    def check_temperature(self, temperature: float, noise: np.ndarray) -> None:
+    def check_temperature(self, temperature: float, noise: np.ndarray) -> bool:
         """Reduce the step size if the temperature is above 1, as near a pole of the density.
 
         If it is below 1, too much noise is subtracted, since its variance differs over the
-        posterior; then the subtracted noise is reduced.
+        posterior; then the subtracted noise is reduced. Return whether anything was reduced.
         """
         sign = self._check.update(temperature)
         if sign > 0:
@@ -221,6 +221,7 @@ class BoundedParameters:
         elif sign < 0 and noise.any():
             self._noise_fraction *= SETTINGS.reduction
             self.choose(noise)
+        return sign > 0 or (sign < 0 and bool(noise.any()))
 
     @property
     def state(self) -> dict[str, Any]:

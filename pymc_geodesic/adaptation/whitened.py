@@ -3,12 +3,14 @@
 The warm-up has four phases.
 
 1. *Exploration*: Metropolis-corrected trajectories on a sample of the rows find the posterior and
-   its covariance, which whitens the coordinates.
+   its covariance, which whitens the coordinates. It ends with the first window whose draws are
+   nearly normal in the coordinates of the window before it.
 2. *Centering*: passes over all rows find the centering point of the control variates.
 3. *Noise measurement*: pairs of minibatches give the covariance of the gradient noise and the order
    of the control variates. Step size, friction and number of steps follow from it.
 4. *Tuning*: the dynamics run. Noise is measured where the chain is, the centering point follows the
    mean of the draws, and the step size is reduced if the temperature is biased or a draw diverges.
+   The phase ends if nothing has changed for some time.
 
 Afterwards, in *sampling*, only the thermostats change.
 """
@@ -68,8 +70,13 @@ class WhitenedSettings:
     min_exploration, max_exploration : int
         Bounds on the number of exploration draws. 500 are enough for the posteriors of
         `benchmarks.adaptation`.
+    max_tuning : int
+        Number of draws of the tuning phase, if nothing changes towards its end.
     check_points : tuple of float
-        Fractions of the tuning phase at which noise and centering point are updated.
+        Fractions of it at which noise and centering point are updated.
+    unchanged_fraction : float
+        Fraction of it after which it ends if the centering point did not move, no draw diverged and
+        no temperature was biased since.
     max_mean_square, max_mean : float
         Mean square and largest component of the distance of the mean of the draws from the
         centering point, in posterior standard deviations, above which that point moves there. In a
@@ -91,7 +98,9 @@ class WhitenedSettings:
     exploration_fraction: float = 0.5
     min_exploration: int = 30
     max_exploration: int = 500
+    max_tuning: int = 500
     check_points: tuple[float, ...] = (0.25, 0.5, 0.75)
+    unchanged_fraction: float = 0.4
     max_mean_square: float = 1.0
     max_mean: float = 2.0
     noise_errors: float = 1.2
@@ -137,6 +146,8 @@ class WarmUp:
         Position where the tuning phase began, in the coordinates of the model.
     n_divergences, n_runaways : int
         Number of divergences in succession, and of all draws at a runaway temperature.
+    n_unchanged : int
+        Number of draws of the tuning phase since the last change.
     """
 
     n_tune: int
@@ -146,6 +157,17 @@ class WarmUp:
     tuning_start: np.ndarray = field(default_factory=lambda: np.empty(0))
     n_divergences: int = 0
     n_runaways: int = 0
+    n_unchanged: int = 0
+
+    @property
+    def n_tuning(self) -> int:
+        """Number of draws of the tuning phase."""
+        return min(self.n_tune - self.n_exploration, SETTINGS.max_tuning)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing has changed for some time."""
+        return self.n_unchanged > SETTINGS.unchanged_fraction * SETTINGS.max_tuning
 
     def forget_draws(self) -> None:
         """Begin the mean of the draws again."""
@@ -153,9 +175,8 @@ class WarmUp:
 
     def is_check_point(self, draw: int) -> bool:
         """Whether noise and centering point are updated at a draw."""
-        n_tuning = self.n_tune - self.n_exploration
         draw -= self.n_exploration
-        return any(draw == int(fraction * n_tuning) for fraction in SETTINGS.check_points)
+        return any(draw == int(fraction * self.n_tuning) for fraction in SETTINGS.check_points)
 
 
 class WhitenedAdaptation:
@@ -243,6 +264,11 @@ class WhitenedAdaptation:
         return self.parameters is not None
 
     @property
+    def settled(self) -> LangevinParameters | None:
+        """Parameters, if the rest of the warm-up repeats the last draw."""
+        return self.parameters if self._warm_up.is_settled else None
+
+    @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient estimate in whitened coordinates."""
         return self.gradient.estimated
@@ -285,6 +311,7 @@ class WhitenedAdaptation:
         n_exploration = max(int(SETTINGS.exploration_fraction * n_tune), SETTINGS.min_exploration)
         n_exploration = min(n_exploration, SETTINGS.max_exploration, n_tune)
         self._warm_up = WarmUp(n_tune, n_exploration, np.zeros(self.product.size))
+        self._has_sample = False
         if not n_tune and self.is_tuned:
             self.gradient.recompute_center()
             return
@@ -330,7 +357,9 @@ class WhitenedAdaptation:
             self._undo_draw(chain, before, runs_away=runs_away)
             return True, 0
         self._warm_up.n_divergences = 0
-        self._bounded.check_temperature(temperature, self._noise.variances)
+        self._warm_up.n_unchanged += 1
+        if self._bounded.check_temperature(temperature, self._noise.variances):
+            self._warm_up.n_unchanged = 0
         return False, 0
 
     # --- 1. exploration ----------------------------------------------------------------------
@@ -343,7 +372,10 @@ class WhitenedAdaptation:
         drawn = self._explorer.draw(tune=True)
         self._explorer.stream = own_stream  # so that the state has one stream, that of the chain
         chain.z = self._explorer.z.copy()
-        if chain.n == self._warm_up.n_exploration - 1:
+        trajectories, warm_up = self._trajectories, self._warm_up
+        if trajectories.fits_new_draws:
+            warm_up.n_exploration = chain.n + 1
+        if chain.n == warm_up.n_exploration - 1:
             chain.refresh(self.product)
         return Exploration(drawn["step_size"], drawn["n_grad"], drawn["diverging"])
 
@@ -353,6 +385,7 @@ class WhitenedAdaptation:
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
+        self._has_sample = True
         if self._estimator.source.has_all_rows:
             return
         sample = sample_rows(self._estimator, self.product.size)
@@ -372,18 +405,26 @@ class WhitenedAdaptation:
         windows, d = self._trajectories.windows, self.gradient.n_euclidean
         if len(windows) > 2:
             x[:d] = windows.mean[:d]
-        n_passes = self._center_near(chain, x)
+        sizes = [part.stop - part.start for part in self._model_product.slices.values()]
+        spread = np.sign(chain.z[:d]) if len(windows) > 2 and has_shared_scales(sizes) else None
+        n_passes = self._center_near(chain, x, spread=spread)
         chain.refresh(self.product)  # tangent at the centering point
         return n_passes
 
     def _center_near(
-        self, chain: LangevinChain, x: np.ndarray, max_passes: int = CENTERING.max_passes
+        self,
+        chain: LangevinChain,
+        x: np.ndarray,
+        max_passes: int = CENTERING.max_passes,
+        spread: np.ndarray | None = None,
     ) -> int:
         """Move chain and metric to a centering point near x, and return the number of passes.
 
         A pass over all rows counts as one gradient evaluation; see `find_center`.
         """
-        center, total, n_passes = find_center(self.gradient, self._model_product, x, max_passes)
+        center, total, n_passes = find_center(
+            self.gradient, self._model_product, x, max_passes, spread
+        )
         if center is not None and total is not None:
             self.gradient.center_at(center, total)
             metric = self.gradient.metric.recentered(center[: self.gradient.n_euclidean])
@@ -499,6 +540,7 @@ class WhitenedAdaptation:
             n_passes = self._center_near(chain, x, max_passes=1)
             self._set_noise_points(chain)
             chain.z = self.gradient.whiten(here)
+            warm_up.n_unchanged = 0
             return n_passes + self._measure_noise(chain)
         if self.gradient.has_noise:
             self._choose_parameters()
@@ -508,6 +550,7 @@ class WhitenedAdaptation:
         """Return to before a draw, or to the start of the tuning phase, and halve the step size."""
         warm_up = self._warm_up
         warm_up.n_divergences += 1
+        warm_up.n_unchanged = 0
         warm_up.n_runaways += runs_away
         # the draws before a runaway temperature already led away from the posterior; and several
         # divergences in succession are due to the position, not to the step size
@@ -533,7 +576,8 @@ class WhitenedAdaptation:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self._warm_up = WarmUp(**copy.deepcopy(state["warm_up"]))
-        if self._warm_up.n_tune:  # reading the sample of a stream takes a pass
+        # reading the sample takes time; `initialize` has read it for a new chain
+        if self._warm_up.n_tune and not self._has_sample:
             self._use_sample()
         self._bounded.state = state["bounded"]
         self._explorer.state = state["explorer"]

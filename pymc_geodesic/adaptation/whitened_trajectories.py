@@ -68,6 +68,8 @@ class TrajectorySettings:
         such exceptions: in their tails, long steps of the split Hamiltonian are rejected.
     draws_for_leapfrog : int
         Minimum number of draws in a window after which a coordinate ceases to be harmonic.
+    min_fitted : int
+        Minimum number of draws of a window that shows that the metric fits new draws.
     draws_per_coordinate : float
         Number of draws that are kept of the last window, per coordinate, below which a dense metric
         is the inverse curvature at its origin.
@@ -104,6 +106,7 @@ class TrajectorySettings:
     residual_of_exceptions: float = 0.1
     max_exceptions: float = 0.05
     draws_for_leapfrog: int = 50
+    min_fitted: int = 30
     draws_per_coordinate: float = 2.0
     min_curvature: float = 1e-8
     split_rejections: float = 0.5
@@ -199,6 +202,19 @@ def factor_by_curvature(
     return directions.T @ (vectors / np.sqrt(values))
 
 
+def mean_square_residual(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """Mean square over draws of each whitened coordinate of the residual r(z) = ∇log π(z) + z.
+
+    Parameters
+    ----------
+    metric : Metric
+    x, gradients : ndarray, shape (n, d)
+        Positions and gradients of the log-density there.
+    """
+    residual = metric.whiten(x) + metric.to_gradient(gradients)
+    return np.asarray(np.mean(residual**2, axis=0))
+
+
 def harmonic_coordinates(residual: np.ndarray) -> tuple[np.ndarray, bool]:
     """Choose the coordinates that follow the flow of N(0, 1).
 
@@ -250,6 +266,9 @@ class WhitenedTrajectories:
         See `TrajectoryAdaptation`.
     may_split : bool
         Whether the Hamiltonian may be split; never with ``n_steps`` or angles.
+    only_explores : bool
+        Whether the draws are only those of the exploration of Langevin dynamics, which ends with
+        a window where ``fits_new_draws``. The step size is then not adapted again.
     is_near_normal : bool
         Whether the posterior is near N(0, I) in the coordinates of ``gradient``, so that the
         warm-up begins with the unit metric and a split Hamiltonian.
@@ -258,6 +277,9 @@ class WhitenedTrajectories:
     ----------
     windows : MassMatrixWindows
         Draws and gradients of the current window.
+    fits_new_draws : bool
+        Whether the residual of the draws of the last window, if they are many, was small in the
+        metric before it.
     """
 
     whitens = needs_warm_up = True
@@ -274,12 +296,13 @@ class WhitenedTrajectories:
         n_steps: int | None = None,
         can_reuse_gradient: bool = False,
         may_split: bool = True,
+        only_explores: bool = False,
         is_near_normal: bool = False,
     ) -> None:
         self.gradient, self.can_reuse_gradient = gradient, can_reuse_gradient
         # angles may go around the circle, where N(0, I) is a poor approximation of the posterior
         self._may_split = may_split and n_steps is None and not angles
-        self._is_near_normal = is_near_normal
+        self._only_explores, self._is_near_normal = only_explores, is_near_normal
         self._target_accept, self._n_steps = target_accept, n_steps
         self.metric_name = metric if isinstance(metric, str) else "covariance"
         self._angles = angles
@@ -378,7 +401,7 @@ class WhitenedTrajectories:
         n_final = min(SETTINGS.final_draws, n_tune // 2)
         self._n_windows = n_tune - max(n_tune // SETTINGS.final_divisor, n_final)
         self.windows = MassMatrixWindows(self._n_windows, self._estimator)
-        self._n_draws = 0
+        self._n_draws, self.fits_new_draws = 0, False
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
@@ -478,24 +501,33 @@ class WhitenedTrajectories:
         factor = self.windows.factor(d)
         if factor is None:
             return None, 0
-        self._averaging.restart(SETTINGS.step_size_after_update)
         lengths = [
             self.windows.length(part, dim, longest)
             for (part, dim), longest in zip(self._curved, self._max_lengths, strict=True)
         ]
         positions, gradients = self.windows.positions[:, :d], self.windows.gradients[:, :d]
+        _, is_small = harmonic_coordinates(
+            mean_square_residual(self.gradient.metric, positions, gradients)
+        )
+        self.fits_new_draws = (
+            is_small and d == self.product.size and len(positions) >= SETTINGS.min_fitted
+        )
+        if not (self._only_explores and self.fits_new_draws):
+            self._averaging.restart(SETTINGS.step_size_after_update)
         metric = centered_metric(Metric(x[:d], factor, np.array(lengths)), positions, gradients)
         n_evaluations = 0
         has_few_draws = len(positions) < SETTINGS.draws_per_coordinate * d
-        if metric.is_dense and has_few_draws and self._n_draws == self._n_windows:
+        is_last = self._n_draws == self._n_windows or (self._only_explores and self.fits_new_draws)
+        if metric.is_dense and has_few_draws and is_last:
             factor = factor_by_curvature(metric, x, self.gradient.exact_gradient)
             n_evaluations = 2 * d
             if factor is not None:
                 metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         self.set_metric(metric)
-        residual = metric.whiten(positions) + metric.to_gradient(gradients)
         is_harmonic = np.zeros(self.product.size, dtype=bool)
-        is_harmonic[:d], is_small = harmonic_coordinates(np.mean(residual**2, axis=0))
+        is_harmonic[:d], is_small = harmonic_coordinates(
+            mean_square_residual(metric, positions, gradients)
+        )
         # one of many mean squares of few draws may be large by chance
         if self.is_split and len(positions) < SETTINGS.draws_for_leapfrog:
             is_harmonic |= self._is_harmonic
@@ -517,6 +549,7 @@ class WhitenedTrajectories:
             "is_tuned": self.is_tuned,
             "is_harmonic": self._is_harmonic.copy(),
             "has_small_residual": self._has_small_residual,
+            "fits_new_draws": self.fits_new_draws,
             "n_draws": self._n_draws,
             "averaging": self._averaging.state,
             "windows": self.windows.state,
@@ -527,6 +560,7 @@ class WhitenedTrajectories:
     def state(self, state: dict[str, Any]) -> None:
         self.initialize(state["n_tune"])
         self.is_tuned, self._n_draws = state["is_tuned"], state["n_draws"]
+        self.fits_new_draws = state["fits_new_draws"]
         self._averaging.state = state["averaging"]
         self._set_integrator(state["is_harmonic"], has_small_residual=state["has_small_residual"])
         self.windows.state = state["windows"]

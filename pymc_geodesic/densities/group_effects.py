@@ -123,11 +123,14 @@ class _CurvatureTerm:
     along : callable
         (Values, direction) → −∂²/∂u_k ∂θ · direction, a number per row each, and −∂²/∂θ² ·
         direction.
+    is_active : ndarray of bool
+        Of each coordinate θ, whether the term depends on it.
     """
 
     blocks: list[tuple[int, int]]
     curvature: Any
     along: Any
+    is_active: np.ndarray
 
 
 class GroupEffects:
@@ -191,6 +194,7 @@ class GroupEffects:
         names = {each.variable.name for each in effects}
         self._others = [v.value for v in variables if v.name not in names]
         self._group_variables, self._scales = list(effects), list(scales)
+        self._shapes_of_others = [v.value_shape for v in variables if v.name not in names]
         is_other = np.ones(self.size, dtype=bool)
         for name in names:
             is_other[parts[name]] = False
@@ -387,24 +391,36 @@ class GroupEffects:
         direction, products = self._curvature_along(total, [*columns, *self._others])
         outputs = self._in_variables(rebuild_graphs([*second, *products], values))
         n = len(second)
+        found = grad(total, self._others, disconnected_inputs="ignore", return_disconnected="none")
         return _CurvatureTerm(
             blocks,
             compiled(self._values, [*outputs[:n], *indices]),
             compiled([*self._values, *direction], outputs[n:]),
+            np.repeat(
+                [each is not None for each in found],
+                [int(np.prod(shape)) for shape in self._shapes_of_others],
+            ),
         )
 
     def _compile_rest(self, effects: Collection[str]) -> Any:
-        """Compile the products of the Hessian of all other priors with directions."""
+        """Compile the products of the diagonal blocks of the Hessian of all other priors."""
         terms = logp_terms(self._model)
         kept = {self._model[name] for name in effects}
         kept |= {*self._model.observed_RVs, *self._model.potentials}
         total = pt.add(pt.zeros(()), *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
-        direction, products = self._curvature_along(total, self._others)
+        direction = [value.type() for value in self._others]
+        slopes = grad(total, self._others, disconnected_inputs="ignore")
+        products = [
+            grad(-pt.sum(slope * along), value, disconnected_inputs="ignore")
+            for value, slope, along in zip(self._others, slopes, direction, strict=True)
+        ]
         return unoptimized_function([*self._values, *direction], products)
 
     def _compile_regressions(self) -> Any:
-        """Compile the products of the information on correlations with directions."""
+        """Compile the products of the information on correlations; None without correlations."""
         regressions = [each.regressions for each in self._priors if each.regressions is not None]
+        if not regressions:
+            return None
         weights = [each.type() for each in regressions]
         terms = [pt.sum(w * each**2) for w, each in zip(weights, regressions, strict=True)]
         total = -0.5 * pt.add(pt.zeros(()), *terms)
@@ -453,14 +469,25 @@ class GroupEffects:
 
     def _directions(self) -> Iterable[list[np.ndarray]]:
         """Yield the unit vectors of the coordinates `others`."""
-        shapes = [value.type.shape for value in self._others]
-        zeros = [np.zeros(shape) for shape in shapes]
+        zeros = [np.zeros(shape) for shape in self._shapes_of_others]
         for array in zeros:
             flat = array.reshape(-1)
             for i in range(flat.size):
                 flat[i] = 1.0
                 yield zeros
                 flat[i] = 0.0
+
+    def _curvature_of_priors(self, values: Sequence[np.ndarray]) -> np.ndarray:
+        """Second derivatives of the priors of all other variables, in each coordinate θ."""
+        curvature = [np.zeros(shape) for shape in self._shapes_of_others]
+        for k in range(max((each.size for each in curvature), default=0)):
+            # one coordinate of each variable at a time
+            along = [np.zeros(each.shape) for each in curvature]
+            for each in along:
+                each.flat[k : k + 1] = 1.0
+            for each, product in zip(curvature, self._rest(*values, *along), strict=True):
+                each.flat[k : k + 1] = product.flat[k : k + 1]
+        return np.concatenate([np.ravel(each) for each in (*curvature, np.empty(0))])
 
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
         """Precision matrix of effects e and other coordinates.
@@ -497,6 +524,8 @@ class GroupEffects:
                 if k != m:
                     parts.append((where[m], where[k], data))
             for i, direction in enumerate(self._directions()):
+                if not term.is_active[i]:
+                    continue
                 (*cross,) = term.along(*values, *direction)
                 rest[:, i] += np.concatenate([np.ravel(each) for each in cross[len(where) :]])
                 if is_transformed[i]:
@@ -509,11 +538,8 @@ class GroupEffects:
         rest = np.nan_to_num(rest, posinf=0.0, neginf=0.0)
         rest[is_transformed] *= is_transformed
         rest[:, is_transformed] *= is_transformed[:, np.newaxis]
-        priors = np.zeros_like(rest)
-        for i, direction in enumerate(self._directions()):
-            priors[:, i] = np.concatenate([np.ravel(p) for p in self._rest(*values, *direction)])
-        priors = np.nan_to_num(priors, posinf=0.0, neginf=0.0)
-        rest = positive_part(0.5 * (rest + rest.T)) + np.diag(np.abs(np.diag(priors)))
+        priors = np.nan_to_num(self._curvature_of_priors(values), posinf=0.0, neginf=0.0)
+        rest = positive_part(0.5 * (rest + rest.T)) + np.diag(np.abs(priors))
         square = np.meshgrid(self.others, self.others, indexing="ij")
         parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
@@ -531,6 +557,8 @@ class GroupEffects:
             For each correlated effect, the information on the coefficient of a standardized column
             j in a regression of column k, in units of the residual variance of k.
         """
+        if self._regressions is None:
+            return np.zeros((len(self.others), len(self.others)))
         values = self.split(x)
         rows = [
             np.concatenate([np.ravel(p) for p in self._regressions(*values, *weights, *direction)])

@@ -54,7 +54,8 @@ class LangevinSampler:
       velocity in place.
 
     During warm-up, a draw may instead be a Metropolis-corrected transition (`explore`). The
-    adaptation is updated after each other draw, and may discard it (`update`).
+    adaptation is updated after each other draw, and may discard it (`update`). Once it is settled,
+    the draws that remain repeat the last one.
 
     Parameters
     ----------
@@ -148,6 +149,12 @@ class LangevinSampler:
                 "noise_ratio": adaptation.noise_ratio,
                 **self.estimator.stats(),
             }
+        if tune and adaptation.settled is not None:
+            chain.n += 1
+            return self._stats(adaptation.settled, None) | {
+                "temperature": math.nan, "noise_clips": 0, "n_steps": 0, "n_grad": 0,
+                "diverging": False, "phase": "tune",
+            }  # fmt: skip
         # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
         self.parameters, minibatches = proposal.parameters, proposal.minibatches

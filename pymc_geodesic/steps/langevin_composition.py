@@ -212,6 +212,7 @@ def whitened_adaptation(
         metric=metric,
         angles=angles,
         may_split=False,
+        only_explores=True,
     )
     return WhitenedAdaptation(
         gradient,
