@@ -24,7 +24,9 @@ def effects(batch_size: int, sampler: type = pg.SGGMC, n: int = 10_005, **kwargs
 
 
 def warnings_of(caplog) -> list[str]:
-    return [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    """Warnings other than the recommendation of all rows, which are cheaper here."""
+    messages = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    return [each for each in messages if "Use GMC, which evaluates all rows" not in each]
 
 
 @pytest.fixture

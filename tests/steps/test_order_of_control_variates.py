@@ -88,7 +88,7 @@ def draw_with_indicator(step_class, n, n_informed, batch_size, seed):
 
 
 def assert_exact(z):
-    assert np.abs(z).max() < 5.0
+    assert np.abs(z).max() < 5.5  # 4,000 normal draws exceed 5 in one of 400 runs
     assert np.abs(z.mean(axis=0)).max() < 0.15
     assert np.abs(z.std(axis=0) - 1.0).max() < 0.1
 
