@@ -132,9 +132,13 @@ def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
     n_rows, batch_size = source.n_rows, source.batch_size
     least = max(batch_size / n_rows, SETTINGS.min_rare_share)
     shares = largest_shares(source.arrays, n_rows, least, estimator.row_shares(source.arrays))
-    most = max(SETTINGS.max_rare_rows, SETTINGS.max_rare_batches * batch_size)
-    is_rare = select_rare_rows(shares, least, most)
+    is_rare = select_rare_rows(shares, least, max_rare_rows(batch_size))
     return is_rare if is_rare.any() else None
+
+
+def max_rare_rows(batch_size: int) -> int:
+    """Return the maximum number of rows that every gradient estimate contains."""
+    return max(SETTINGS.max_rare_rows, SETTINGS.max_rare_batches * batch_size)
 
 
 def sample_rows(

@@ -479,7 +479,10 @@ class WhitenedAdaptation:
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
         """Name all coordinates for which few minibatches are informative."""
-        return name_rare_coordinates(diagnosis, self._noise.measured.informative_fraction, names)
+        fraction = self._noise.measured.informative_fraction
+        if self._is_rare is not None:  # gradients along coordinates of these rows have no noise
+            fraction = np.where(fraction == 0.0, 1.0, fraction)
+        return name_rare_coordinates(diagnosis, fraction, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 

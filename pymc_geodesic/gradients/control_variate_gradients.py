@@ -85,7 +85,9 @@ class ControlVariates:
 
     Attributes
     ----------
-    logp_grad : GradientFunctionLike
+    logp_grad : ComposedFunction
+    of_others : ComposedFunction
+        Estimate without the rare rows.
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
@@ -110,11 +112,8 @@ class ControlVariates:
             ],
             dtype=np.int64,
         )
-        self.logp_grad: GradientFunctionLike = ComposedFunction(
-            _first_order_estimate, context, [inner], self
-        )
-        if rare is not None:
-            self.logp_grad = rare.added_to(self.logp_grad)
+        self.of_others = ComposedFunction(_first_order_estimate, context, [inner], self)
+        self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
     def set_center(self, center: np.ndarray, total: np.ndarray) -> None:
         """Set the centering point and the gradient over all rows there."""
@@ -246,7 +245,9 @@ class SecondOrderControlVariates:
 
     Attributes
     ----------
-    logp_grad : GradientFunctionLike
+    logp_grad : ComposedFunction
+    of_others : ComposedFunction
+        Estimate without the rare rows.
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
@@ -263,10 +264,8 @@ class SecondOrderControlVariates:
         size = curvature.size
         self._curvature, self._rare = curvature, rare
         self._others, self._hessian_of_others = np.zeros(size), np.zeros((size, size))
-        self._rows, self._of_rare = (
-            np.zeros((len(curvature.inputs), 2), np.int64),
-            np.zeros(2 * size),
-        )
+        self._rows = np.zeros((len(curvature.inputs), 2), dtype=np.int64)
+        self._of_rare = np.zeros(2 * size)
         minibatch = curvature.minibatch if rare is None else rare.rest
         self._factor, self._inverse = np.eye(n_euclidean), np.eye(n_euclidean)
         self._center_and_away, self._at_center = np.zeros(2 * size), np.zeros(2 * size)
@@ -303,11 +302,10 @@ class SecondOrderControlVariates:
             ],
             dtype=np.int64,
         )
-        self.logp_grad: GradientFunctionLike = ComposedFunction(
+        self.of_others = ComposedFunction(
             _second_order_estimate, context, [minibatch, curvature.inner], (self, curvature)
         )
-        if rare is not None:
-            self.logp_grad = rare.added_to(self.logp_grad)
+        self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
     def set_center(self, center: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
         """Set the centering point, and gradient and Hessian over all rows there."""
