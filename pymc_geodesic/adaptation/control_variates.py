@@ -151,6 +151,17 @@ class ControlVariateOrder:
         self._noise.gradient.use_second_order(np.zeros((self._noise.size, self._noise.size)))
         self._noise.choose_clipping(z, stream)
 
+    def cost(self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw) -> int:
+        """Estimate the number of inner steps between independent draws with the present estimate.
+
+        Parameters
+        ----------
+        z, stream, steps_per_draw
+            See `choose`.
+        """
+        differences = self._noise.differences(z, self._noise.n_pairs, stream)
+        return steps_per_draw(*self._principal_variances(differences))
+
     def _is_promising(
         self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0
     ) -> bool:

@@ -57,8 +57,11 @@ class EligibilitySettings:
         Share of a row in a level or indicator above which every gradient estimate contains the row,
         if minibatches contain less than one such row on average: indicators of up to 200 rows.
     max_rare_rows, max_rare_batches : int
-        Maximum number of these rows: 1,000, or two minibatches if that is more, so that an
-        evaluation takes at most twice as long for large minibatches.
+        Maximum number of these rows: 1,000, or two minibatches if that is more. With first-order
+        control variates, which evaluate each minibatch twice, an estimate then takes twice as long.
+    few_rare_batches : float
+        Number of minibatches up to which these rows are used although they do not reduce the
+        number of inner steps.
     """
 
     sample_rows: int = 5000
@@ -72,6 +75,7 @@ class EligibilitySettings:
     min_rare_share: float = 0.005
     max_rare_rows: int = 1000
     max_rare_batches: int = 2
+    few_rare_batches: float = 0.25
 
 
 SETTINGS = EligibilitySettings()
@@ -114,7 +118,7 @@ def values_per_row(source: RowSource) -> int:
     return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
 
 
-def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
+def find_rare_rows(estimator: GradientEstimator) -> tuple[np.ndarray, np.ndarray] | None:
     """Find rows that every gradient estimate should contain, such as those of rare indicators.
 
     Parameters
@@ -123,8 +127,9 @@ def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
 
     Returns
     -------
-    ndarray of bool, shape (n_rows,), or None
-        None if there are none, or minibatches are not consecutive rows in memory.
+    all_rare, rarest : ndarray of bool, shape (n_rows,)
+        These rows, and the rarest of them, which take little time compared with a minibatch. None
+        if there are no such rows, or minibatches are not consecutive rows in memory.
     """
     source = estimator.source
     if source.has_all_rows or source.is_streamed or source.replaces_arrays:
@@ -132,13 +137,11 @@ def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
     n_rows, batch_size = source.n_rows, source.batch_size
     least = max(batch_size / n_rows, SETTINGS.min_rare_share)
     shares = largest_shares(source.arrays, n_rows, least, estimator.row_shares(source.arrays))
-    is_rare = select_rare_rows(shares, least, max_rare_rows(batch_size))
-    return is_rare if is_rare.any() else None
-
-
-def max_rare_rows(batch_size: int) -> int:
-    """Return the maximum number of rows that every gradient estimate contains."""
-    return max(SETTINGS.max_rare_rows, SETTINGS.max_rare_batches * batch_size)
+    most = max(SETTINGS.max_rare_rows, SETTINGS.max_rare_batches * batch_size)
+    all_rare = select_rare_rows(shares, least, most)
+    if not all_rare.any():
+        return None
+    return all_rare, select_rare_rows(shares, least, int(SETTINGS.few_rare_batches * batch_size))
 
 
 def sample_rows(

@@ -48,6 +48,7 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
+from pymc_geodesic.minibatches.stratified_sample import RowSample
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
@@ -137,6 +138,8 @@ class WarmUp:
         Position where the tuning phase began, in the coordinates of the model.
     n_divergences, n_runaways : int
         Number of divergences in succession, and of all draws at a runaway temperature.
+    uses_all_rare : bool
+        Whether gradient estimates contain all rare rows, or the rarest of them.
     """
 
     n_tune: int
@@ -146,6 +149,7 @@ class WarmUp:
     tuning_start: np.ndarray = field(default_factory=lambda: np.empty(0))
     n_divergences: int = 0
     n_runaways: int = 0
+    uses_all_rare: bool = True
 
     def forget_draws(self) -> None:
         """Begin the mean of the draws again."""
@@ -212,9 +216,11 @@ class WhitenedAdaptation:
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
-        self._is_rare: np.ndarray | None = None
+        self._all_rare: np.ndarray | None = None
+        self._rarest: np.ndarray | None = None
         # with a momentum, in proportion to the noise of minibatches
         self._adapts_friction = gradient.has_noise and rule.parameters(np.ones(1)).friction.any()
+        self._warm_up = WarmUp(0, 0, np.zeros(self.product.size))
         self.initialize(0)
 
     def __repr__(self) -> str:
@@ -285,7 +291,10 @@ class WhitenedAdaptation:
         """Begin a chain; see `LangevinAdaptation`."""
         n_exploration = max(int(SETTINGS.exploration_fraction * n_tune), SETTINGS.min_exploration)
         n_exploration = min(n_exploration, SETTINGS.max_exploration, n_tune)
-        self._warm_up = WarmUp(n_tune, n_exploration, np.zeros(self.product.size))
+        uses_all_rare = bool(n_tune) or self._warm_up.uses_all_rare
+        self._warm_up = WarmUp(
+            n_tune, n_exploration, np.zeros(self.product.size), uses_all_rare=uses_all_rare
+        )
         if n_tune or self.is_tuned:
             self._find_rare_rows()
         if not n_tune and self.is_tuned:
@@ -356,14 +365,26 @@ class WhitenedAdaptation:
 
     def _find_rare_rows(self) -> None:
         """Let all gradient estimates contain the rows of rare indicators."""
-        rare, source = self.gradient.rare, self._estimator.source
-        if rare is None:
+        if self.gradient.rare is None:
             return
-        self._is_rare = find_rare_rows(self._estimator)
+        found = find_rare_rows(self._estimator)
+        self._all_rare, rarest = (None, None) if found is None else found
+        self._rarest = rarest if rarest is not None and rarest.any() else None
+        self._use_rare_rows()
+
+    @property
+    def _is_rare(self) -> np.ndarray | None:
+        """Rows that all gradient estimates contain."""
+        return self._all_rare if self._warm_up.uses_all_rare else self._rarest
+
+    def _use_rare_rows(self) -> None:
+        """Update the gradient estimates to the rows that they contain."""
+        gradient, source = self.gradient, self._estimator.source
+        assert gradient.rare is not None
         if self._is_rare is None:
-            rare.clear()
+            gradient.rare.clear()
         else:
-            rare.set_rows(source.arrays, self._is_rare, source.batch_size)
+            gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
@@ -371,6 +392,10 @@ class WhitenedAdaptation:
             return
         sample = sample_rows(self._estimator, self.product.size, self._is_rare)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
+        self._set_rare_row_probability(sample)
+
+    def _set_rare_row_probability(self, sample: RowSample) -> None:
+        """Set the probability that a minibatch contains noisy rows."""
         source = self._estimator.source
         self._noise.rare_row_probability = min(
             sample.n_noisy * source.batch_size / source.n_rows, 1.0
@@ -439,11 +464,41 @@ class WhitenedAdaptation:
             self._bounded.choose(self._noise.variances)
             return 0
         n_steps, order = self._bounded.n_steps, self._control_variates
+        if self.parameters is None:
+            self._choose_rare_rows(chain)
         self._use_noise(chain, order.choose(chain.z, chain.stream, n_steps))
         differences = order.reconsider(chain.z, chain.stream, n_steps)
         if differences is not None:
             self._use_noise(chain, differences)
         return self._noise.pop_n_grad()
+
+    def _choose_rare_rows(self, chain: LangevinChain) -> None:
+        """Let estimates contain only the rarest rows if the others do not make draws cheaper."""
+        all_rare, source = self._all_rare, self._estimator.source
+        if all_rare is None or np.array_equal(all_rare, self._rarest):
+            return
+        costs, probability = [], self._noise.rare_row_probability
+        n_rare, batch_size = int(all_rare.sum()), source.batch_size
+        self._noise.rare_row_probability = min(n_rare * batch_size / source.n_rows, probability)
+        for uses_all_rare in (False, True):
+            self._set_uses_all_rare(uses_all_rare)
+            n_steps, order = self._bounded.n_steps, self._control_variates
+            costs.append(order.cost(chain.z, chain.stream, n_steps))
+        self._noise.rare_row_probability = probability
+        rarest = 0 if self._rarest is None else int(self._rarest.sum())
+        # first-order control variates evaluate a minibatch twice, and these rows once
+        ratio = (2 * batch_size + n_rare) / (2 * batch_size + rarest)
+        if not ratio * costs[1] < costs[0]:
+            self._set_uses_all_rare(False)
+            sample = sample_rows(self._estimator, self.product.size, self._is_rare)
+            self._set_rare_row_probability(sample)
+
+    def _set_uses_all_rare(self, uses_all_rare: bool) -> None:
+        self._warm_up.uses_all_rare = uses_all_rare
+        self._use_rare_rows()
+        variates = self.gradient.control_variates
+        if self.gradient.is_centered and variates is not None:
+            self.gradient.center_at(variates.center.copy(), variates.total.copy())
 
     def _use_noise(self, chain: LangevinChain, differences: np.ndarray) -> None:
         """Rotate to the principal directions of the noise, and choose parameters for it."""
