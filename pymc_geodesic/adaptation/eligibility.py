@@ -60,8 +60,7 @@ class EligibilitySettings:
         Maximum number of these rows: 1,000, or two minibatches if that is more. With first-order
         control variates, which evaluate each minibatch twice, an estimate then takes twice as long.
     few_rare_batches : float
-        Number of minibatches up to which these rows are used although they do not reduce the
-        number of inner steps.
+        Maximum number of these rows, in minibatches, if more would save few inner steps.
     """
 
     sample_rows: int = 5000

@@ -524,6 +524,11 @@ def name_rare_coordinates(
             f"{diagnosis.consequence}, and so may be those of all {len(rare)} coordinates for "
             "which few minibatches are informative"
         ),
+        remedy=(
+            "Use all rows (GMC, SubgradientHMC or NUTS). With batches=, keep the data in memory if "
+            "they fit, so that every gradient contains the rows of these coordinates; otherwise "
+            "use a larger batch_size."
+        ),
     )
 
 
