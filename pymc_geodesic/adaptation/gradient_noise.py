@@ -525,9 +525,9 @@ def name_rare_coordinates(
             "which few minibatches are informative"
         ),
         remedy=(
-            "Use all rows (GMC, SubgradientHMC or NUTS). With batches=, keep the data in memory if "
-            "they fit, so that every gradient contains the rows of these coordinates; otherwise "
-            "use a larger batch_size."
+            "Use all rows (GMC, SubgradientHMC or NUTS). If the rows are read by batches= or "
+            'minibatch_order="random", keep them in memory, in the default order, so that every '
+            "gradient contains the rows of these coordinates. Otherwise use a larger batch_size."
         ),
     )
 
