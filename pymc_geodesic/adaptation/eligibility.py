@@ -8,12 +8,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
-from pymc_geodesic.minibatches.stratified_sample import RowSample, stratified_sample
+from pymc_geodesic.minibatches.stratified_sample import (
+    RowSample,
+    largest_shares,
+    select_rare_rows,
+    stratified_sample,
+)
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,13 @@ class EligibilitySettings:
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
         poor estimate of the noise of their sum.
+    min_rare_share : float
+        Share of a row in a level or indicator above which every gradient estimate contains the row,
+        if minibatches contain less than one such row on average: indicators of up to 200 rows.
+    max_rare_rows : int
+        Maximum number of these rows: 500, or a minibatch if that is more. With first-order control
+        variates, which evaluate each minibatch twice, an estimate then takes up to 1.5 times as
+        long for minibatches of 500 and more rows.
     """
 
     sample_rows: int = 5000
@@ -57,6 +71,8 @@ class EligibilitySettings:
     max_coordinates: int = 150_000
     max_second_order: int = 64
     min_epoch: int = 100
+    min_rare_share: float = 0.005
+    max_rare_rows: int = 500
 
 
 SETTINGS = EligibilitySettings()
@@ -99,7 +115,31 @@ def values_per_row(source: RowSource) -> int:
     return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
 
 
-def sample_rows(estimator: GradientEstimator, size: int) -> RowSample:
+def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
+    """Find rows that every gradient estimate should contain, such as those of rare indicators.
+
+    Parameters
+    ----------
+    estimator : GradientEstimator
+
+    Returns
+    -------
+    ndarray of bool, shape (n_rows,), or None
+        None if there are none, or minibatches are not consecutive rows in memory.
+    """
+    source = estimator.source
+    if source.has_all_rows or source.is_streamed or source.replaces_arrays:
+        return None
+    n_rows, batch_size = source.n_rows, source.batch_size
+    least = max(batch_size / n_rows, SETTINGS.min_rare_share)
+    shares = largest_shares(source.arrays, n_rows, least, estimator.row_shares(source.arrays))
+    is_rare = select_rare_rows(shares, least, max(SETTINGS.max_rare_rows, batch_size))
+    return is_rare if is_rare.any() else None
+
+
+def sample_rows(
+    estimator: GradientEstimator, size: int, is_complete: np.ndarray | None = None
+) -> RowSample:
     """Draw a weighted subsample of the rows for the exploration; all rows if they are few.
 
     Rows in memory are stratified if a simple random sample would miss levels or indicators, whose
@@ -110,6 +150,8 @@ def sample_rows(estimator: GradientEstimator, size: int) -> RowSample:
     estimator : GradientEstimator
     size : int
         Number of coordinates.
+    is_complete : ndarray of bool, shape (n_rows,), optional
+        Rows that every gradient estimate contains.
     """
     source = estimator.source
     n_rows = source.n_rows
@@ -119,7 +161,8 @@ def sample_rows(estimator: GradientEstimator, size: int) -> RowSample:
         return RowSample.simple(arrays, n_rows, n_rows)
     if not source.is_streamed:
         arrays, _ = next(iter(source.all_rows() or ()))
-        sample = stratified_sample(arrays, n_rows, wanted, estimator.row_shares(arrays))
+        shares = estimator.row_shares(arrays)
+        sample = stratified_sample(arrays, n_rows, wanted, shares, is_complete)
         if sample is not None:
             return sample
     arrays, count = source.sample_rows(wanted)

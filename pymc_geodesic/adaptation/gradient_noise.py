@@ -526,6 +526,11 @@ def name_rare_coordinates(
             f"{diagnosis.consequence}, and so may be those of all {len(rare)} coordinates for "
             "which few minibatches are informative"
         ),
+        remedy=(
+            "Use all rows (GMC, SubgradientHMC or NUTS) or a larger batch_size. Without batches= "
+            'and minibatch_order="random", every gradient of a smooth log-density contains up to '
+            "500 rows of such coordinates."
+        ),
     )
 
 

@@ -29,7 +29,7 @@ from pymc_geodesic.adaptation.centering import SETTINGS as CENTERING
 from pymc_geodesic.adaptation.centering import find_center
 from pymc_geodesic.adaptation.components import curved_points, describe_adaptation
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
-from pymc_geodesic.adaptation.eligibility import sample_rows
+from pymc_geodesic.adaptation.eligibility import find_rare_rows, sample_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
 from pymc_geodesic.adaptation.gradient_noise import (
     NoiseMeasurement,
@@ -233,6 +233,7 @@ class WhitenedAdaptation:
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
+        self._is_rare: np.ndarray | None = None
         # with a momentum, in proportion to the noise of minibatches
         self._adapts_friction = gradient.has_noise and rule.parameters(np.ones(1)).friction.any()
         self.initialize(0)
@@ -312,6 +313,8 @@ class WhitenedAdaptation:
         n_exploration = min(n_exploration, SETTINGS.max_exploration, n_tune)
         self._warm_up = WarmUp(n_tune, n_exploration, np.zeros(self.product.size))
         self._has_sample = False
+        if n_tune or self.is_tuned:
+            self._find_rare_rows()
         if not n_tune and self.is_tuned:
             self.gradient.recompute_center()
             return
@@ -383,12 +386,23 @@ class WhitenedAdaptation:
         """Find a funnel in the draws of the exploration."""
         return self._trajectories.funnel()
 
+    def _find_rare_rows(self) -> None:
+        """Let all gradient estimates contain the rows of rare indicators."""
+        rare, source = self.gradient.rare, self._estimator.source
+        if rare is None:
+            return
+        self._is_rare = find_rare_rows(self._estimator)
+        if self._is_rare is None:
+            rare.clear()
+        else:
+            rare.set_rows(source.arrays, self._is_rare, source.batch_size)
+
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
         self._has_sample = True
         if self._estimator.source.has_all_rows:
             return
-        sample = sample_rows(self._estimator, self.product.size)
+        sample = sample_rows(self._estimator, self.product.size, self._is_rare)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
         source = self._estimator.source
         self._noise.rare_row_probability = min(
@@ -506,7 +520,10 @@ class WhitenedAdaptation:
 
     def name_rare_coordinates(self, diagnosis: Diagnosis, names: Sequence[str]) -> Diagnosis:
         """Name all coordinates for which few minibatches are informative."""
-        return name_rare_coordinates(diagnosis, self._noise.measured.informative_fraction, names)
+        fraction = self._noise.measured.informative_fraction
+        if self._is_rare is not None:  # gradients along coordinates of these rows have no noise
+            fraction = np.where(fraction == 0.0, 1.0, fraction)
+        return name_rare_coordinates(diagnosis, fraction, names)
 
     # --- 4. tuning ---------------------------------------------------------------------------
 
@@ -576,9 +593,11 @@ class WhitenedAdaptation:
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self._warm_up = WarmUp(**copy.deepcopy(state["warm_up"]))
-        # reading the sample takes time; `initialize` has read it for a new chain
-        if self._warm_up.n_tune and not self._has_sample:
-            self._use_sample()
         self._bounded.state = state["bounded"]
+        if not self._has_sample:  # otherwise `initialize` has read the rows
+            if self._warm_up.n_tune or self.is_tuned:
+                self._find_rare_rows()
+            if self._warm_up.n_tune:
+                self._use_sample()
         self._explorer.state = state["explorer"]
         self._noise.state = state["noise"]

@@ -14,6 +14,7 @@ from pymc_geodesic.gradients.control_variate_gradients import (
 )
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
+from pymc_geodesic.gradients.rare_rows import RareRows
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
 type ReadAllRows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
@@ -54,6 +55,8 @@ class AdaptedGradient:
         ``use_control_variates=False``.
     second_order : SecondOrderControlVariates or None
         None until `compile_second_order`.
+    rare : RareRows or None
+        Rows that every estimate contains; None without minibatches or control variates.
     """
 
     def __init__(
@@ -75,10 +78,15 @@ class AdaptedGradient:
         self._exact = ChangeOfCoordinates(exact, size, widths, n_values=1)
         self._by_order: list[ChangeOfCoordinates | None] = [None, None, None]
         self.control_variates: ControlVariates | None = None
+        self.rare: RareRows | None = None
         if minibatch is not None:
-            self._by_order[0] = ChangeOfCoordinates(minibatch, size, widths)
+            if total is not None and use_control_variates:
+                self.rare = RareRows(total, minibatch, size)
+                minibatch = self.rare.rest
+            plain = minibatch if self.rare is None else self.rare.added_to(minibatch)
+            self._by_order[0] = ChangeOfCoordinates(plain, size, widths)
             if use_control_variates:
-                self.control_variates = ControlVariates(minibatch, size)
+                self.control_variates = ControlVariates(minibatch, size, self.rare)
                 self._by_order[1] = ChangeOfCoordinates(
                     self.control_variates.logp_grad, size, widths
                 )
@@ -191,7 +199,9 @@ class AdaptedGradient:
             if self.curvature is None:
                 self._make_curvature = None
                 return False
-            self.second_order = SecondOrderControlVariates(self.curvature, self.n_euclidean)
+            self.second_order = SecondOrderControlVariates(
+                self.curvature, self.n_euclidean, self.rare
+            )
             self.second_order.set_metric(self.metric)
             estimate = ChangeOfCoordinates(self.second_order.logp_grad, self.size, self.widths)
             estimate.set_metric(self.metric)

@@ -43,6 +43,7 @@ import numpy as np
 
 from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.gradients.rare_rows import TABLE_LENGTH, RareRows, rare_rows_in_minibatch
 from pymc_geodesic.runtime.gradient_functions import (
     ComposedFunction,
     GradientFunctionLike,
@@ -79,17 +80,24 @@ class ControlVariates:
         Gradient function of a minibatch, without log-densities.
     size : int
         Length of a position.
+    rare : RareRows, optional
+        Rows that ``inner`` omits. They are added without control variates.
 
     Attributes
     ----------
     logp_grad : ComposedFunction
+    of_others : ComposedFunction
+        Estimate without the rare rows.
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
         Gradient over all rows at c.
     """
 
-    def __init__(self, inner: GradientFunctionLike, size: int) -> None:
+    def __init__(
+        self, inner: GradientFunctionLike, size: int, rare: RareRows | None = None
+    ) -> None:
+        self._rare, self._others = rare, np.zeros(size)
         self.center, self.total = np.zeros(size), np.zeros(size)
         self._at_center = np.zeros(size)
         context = np.array(
@@ -99,16 +107,20 @@ class ControlVariates:
                 inner.context.size,
                 size,
                 self.center.ctypes.data,
-                self.total.ctypes.data,
+                self._others.ctypes.data,
                 self._at_center.ctypes.data,
             ],
             dtype=np.int64,
         )
-        self.logp_grad = ComposedFunction(_first_order_estimate, context, [inner], self)
+        self.of_others = ComposedFunction(_first_order_estimate, context, [inner], self)
+        self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
     def set_center(self, center: np.ndarray, total: np.ndarray) -> None:
         """Set the centering point and the gradient over all rows there."""
         self.center[:], self.total[:] = center, total
+        self._others[:] = total
+        if self._rare is not None:
+            self._others -= self._rare.gradient(self.center)
 
 
 # --- second order --------------------------------------------------------------------------------
@@ -172,9 +184,10 @@ def clip_in_coordinates(
 
 @compiled_for_c
 def _second_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
-    table = array_at(context, (19,), np.int64)
+    table = array_at(context, (25,), np.int64)
     size, n_blocks, batch_size = table[6], table[7], table[8]
-    minibatch_context = array_at(table[1], (table[2],), np.int64)
+    inner_context = array_at(table[1], (table[2],), np.int64)
+    minibatch_context = array_at(table[19], (table[20],), np.int64)
     curvature_context = array_at(table[4], (table[5],), np.int64)
     blocks = array_at(table[9], (n_blocks, 3), np.int64)
     weights = array_at(table[10], (4,), np.float64)
@@ -189,7 +202,7 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     x = array_at(position, (size,), np.float64)
     away = center[size:]
     gradient = array_at(output, (size,), np.float64)
-    evaluate(table[0], x, minibatch, minibatch_context, gradient)
+    evaluate(table[0], x, minibatch, inner_context, gradient)
     for i in range(size):
         away[i] = x[i] - center[i]
     clip_in_coordinates(away, factor, inverse, clipping_distance, at_center)
@@ -198,6 +211,18 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
         curvature_context[blocks[i, 0]] = first_row
     weights[0], weights[1] = weights[2], weights[3]
     evaluate(table[3], center, batch_size, curvature_context, at_center)
+    if table[21]:
+        rare = array_at(table[22], (TABLE_LENGTH,), np.int64)
+        first, count = rare_rows_in_minibatch(rare, minibatch)
+        if count:
+            rows = array_at(table[23], (n_blocks, 2), np.int64)
+            of_rare = array_at(table[24], (2 * size,), np.float64)
+            for i in range(n_blocks):
+                curvature_context[blocks[i, 0]] = rows[i, 0] + first * rows[i, 1]
+            weights[0], weights[1] = -weights[2], 0.0
+            evaluate(table[3], center, count, curvature_context, of_rare)
+            for i in range(2 * size):
+                at_center[i] += of_rare[i]
     for i in range(size):
         known = total[i]
         row = hessian[i]
@@ -215,10 +240,14 @@ class SecondOrderControlVariates:
     curvature : RowCurvature
     n_euclidean : int
         d, number of Euclidean coordinates, which come first.
+    rare : RareRows, optional
+        Rows that are added without control variates.
 
     Attributes
     ----------
     logp_grad : ComposedFunction
+    of_others : ComposedFunction
+        Estimate without the rare rows.
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
@@ -229,8 +258,15 @@ class SecondOrderControlVariates:
         r_j, which may be modified in place.
     """
 
-    def __init__(self, curvature: RowCurvature, n_euclidean: int) -> None:
+    def __init__(
+        self, curvature: RowCurvature, n_euclidean: int, rare: RareRows | None = None
+    ) -> None:
         size = curvature.size
+        self._curvature, self._rare = curvature, rare
+        self._others, self._hessian_of_others = np.zeros(size), np.zeros((size, size))
+        self._rows = np.zeros((len(curvature.inputs), 2), dtype=np.int64)
+        self._of_rare = np.zeros(2 * size)
+        minibatch = curvature.minibatch if rare is None else rare.rest
         self._factor, self._inverse = np.eye(n_euclidean), np.eye(n_euclidean)
         self._center_and_away, self._at_center = np.zeros(2 * size), np.zeros(2 * size)
         self.center, self.total = self._center_and_away[:size], np.zeros(size)
@@ -238,9 +274,9 @@ class SecondOrderControlVariates:
         self.clipping_distance = np.full(n_euclidean, SETTINGS.clipping_distance)
         context = np.array(
             [
-                curvature.minibatch.address,
-                curvature.minibatch.context.ctypes.data,
-                curvature.minibatch.context.size,
+                minibatch.address,
+                minibatch.context.ctypes.data,
+                minibatch.context.size,
                 curvature.inner.address,
                 curvature.inner.context.ctypes.data,
                 curvature.inner.context.size,
@@ -250,22 +286,36 @@ class SecondOrderControlVariates:
                 curvature.inputs.ctypes.data,
                 curvature.weights.ctypes.data,
                 self._center_and_away.ctypes.data,
-                self.total.ctypes.data,
-                self.hessian.ctypes.data,
+                self._others.ctypes.data,
+                self._hessian_of_others.ctypes.data,
                 self._at_center.ctypes.data,
                 self._factor.ctypes.data,
                 self._inverse.ctypes.data,
                 n_euclidean,
                 self.clipping_distance.ctypes.data,
+                curvature.minibatch.context.ctypes.data,
+                curvature.minibatch.context.size,
+                rare is not None,
+                0 if rare is None else rare.table.ctypes.data,
+                self._rows.ctypes.data,
+                self._of_rare.ctypes.data,
             ],
             dtype=np.int64,
         )
-        inner = [curvature.minibatch, curvature.inner]
-        self.logp_grad = ComposedFunction(_second_order_estimate, context, inner, (self, curvature))
+        self.of_others = ComposedFunction(
+            _second_order_estimate, context, [minibatch, curvature.inner], (self, curvature)
+        )
+        self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
     def set_center(self, center: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
         """Set the centering point, and gradient and Hessian over all rows there."""
         self.center[:], self.total[:], self.hessian[:] = center, total, hessian
+        self._others[:], self._hessian_of_others[:] = total, hessian
+        if self._rare is not None and len(self._rare):
+            self._others -= self._rare.gradient(self.center)
+            self._hessian_of_others -= self._rare.hessian(self.center, self._curvature)
+            for i, array in enumerate(self._rare.arrays.values()):
+                self._rows[i] = array.ctypes.data, array.strides[0]
 
     def set_metric(self, metric: Metric) -> None:
         """Set the metric in whose coordinates x − c is clipped."""

@@ -70,19 +70,25 @@ class TotalGradient:
     ----------
     logp_grad : ComposedFunction
         Sum over the rows of the last `set_rows`; the log-density follows the gradient.
+    inner, names
+        See above.
+    first_row_input : int
+        Index of the first block of rows in the context of ``inner``.
     """
 
     def __init__(self, inner: CompiledGradient, size: int, names: list[str]) -> None:
-        self._inner = inner
+        self.inner = inner
         self._size = size
-        self._names = names
+        self.names = names
         self._weights = np.array([1.0, 1.0, 1.0])  # rows, other terms now, other terms first
         self._part = np.empty(size + 1)
         self._inputs = np.zeros((len(names), 3), dtype=np.int64)
         self._arrays: list[np.ndarray] = []
-        self._first = len(inner.inputs) - len(names) - 2
+        self.first_row_input = len(inner.inputs) - len(names) - 2
         for i in range(2):
-            inner.point_at(self._first + len(names) + i, self._weights[i : i + 1].reshape(()))
+            inner.point_at(
+                self.first_row_input + len(names) + i, self._weights[i : i + 1].reshape(())
+            )
         context = np.zeros(_LENGTH, dtype=np.int64)
         context[_LOGP_GRAD], context[_CONTEXT] = inner.address, inner.context.ctypes.data
         context[_N_CONTEXT] = inner.context.size
@@ -109,10 +115,10 @@ class TotalGradient:
         weight : float or ndarray, shape (n_strata,)
             Number of rows of the data that a row of the stratum represents.
         """
-        self._arrays = [arrays[name] for name in self._names]
+        self._arrays = [arrays[name] for name in self.names]
         for i, array in enumerate(self._arrays):
-            self._inner.point_at(self._first + i, array)
-            self._inputs[i] = self._first + i, array.ctypes.data, array.strides[0]
+            self.inner.point_at(self.first_row_input + i, array)
+            self._inputs[i] = self.first_row_input + i, array.ctypes.data, array.strides[0]
         self._set_strata(n_rows, weight)
 
     def _set_strata(self, n_rows: int | np.ndarray, weight: float | np.ndarray) -> None:

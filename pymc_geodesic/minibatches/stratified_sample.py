@@ -137,8 +137,65 @@ def shares_of_entries(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return shares
 
 
+def largest_shares(
+    arrays: Mapping[str, np.ndarray], n_rows: int, least: float, shares: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Compute the largest share of each row, shape (N,): 1 / k for a row of an indicator of k rows.
+
+    Parameters
+    ----------
+    arrays, n_rows, shares
+        See `stratified_sample`.
+    least : float
+        Numerical columns without a larger share are skipped.
+    """
+    largest = np.zeros(n_rows)
+    for name, array in arrays.items():
+        share = shares.get(name)
+        if share is None:
+            share = _shares_of_columns(array, n_rows, least)
+        if share is not None:
+            np.maximum(largest, share, out=largest)
+    return largest
+
+
+def select_rare_rows(shares: np.ndarray, least: float, max_rows: int) -> np.ndarray:
+    """Select the rows with the largest shares, with all rows of a share or none.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (N,)
+        See `largest_shares`.
+    least : float
+        Share above which a row may be selected.
+    max_rows : int
+        Maximum number of rows.
+
+    Returns
+    -------
+    ndarray of bool, shape (N,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.minibatches.stratified_sample import select_rare_rows
+    >>> select_rare_rows(np.array([0.5, 0.1, 1.0, 0.5]), 0.2, 3).tolist()
+    [True, False, True, True]
+    >>> select_rare_rows(np.array([0.5, 0.1, 1.0, 0.5]), 0.2, 2).tolist()
+    [False, False, True, False]
+    """
+    is_rare = shares > least
+    if is_rare.sum() > max_rows:
+        is_rare = shares > np.sort(shares)[-max_rows - 1]
+    return np.asarray(is_rare)
+
+
 def stratified_sample(
-    arrays: Mapping[str, np.ndarray], n_rows: int, n: int, shares: Mapping[str, np.ndarray]
+    arrays: Mapping[str, np.ndarray],
+    n_rows: int,
+    n: int,
+    shares: Mapping[str, np.ndarray],
+    is_complete: np.ndarray | None = None,
 ) -> RowSample | None:
     """Sample rows with probabilities proportional to their shares in rare levels and indicators.
 
@@ -157,6 +214,8 @@ def stratified_sample(
     shares : mapping of str to ndarray, shape (N,)
         See `shares_of_levels` and `shares_of_entries`. Other containers have numerical columns, in
         which the share of a row is its share of the sum of squares.
+    is_complete : ndarray of bool, shape (N,), optional
+        Rows without gradient noise.
 
     Returns
     -------
@@ -175,13 +234,7 @@ def stratified_sample(
     10.0
     """
     base = n / n_rows
-    largest = np.zeros(n_rows)
-    for name, array in arrays.items():
-        share = shares.get(name)
-        if share is None:
-            share = _shares_of_columns(array, n_rows, base / ROWS_PER_LEVEL)
-        if share is not None:
-            np.maximum(largest, share, out=largest)
+    largest = largest_shares(arrays, n_rows, base / ROWS_PER_LEVEL, shares)
     is_rare = ROWS_PER_LEVEL * largest > base
     if not is_rare.any():
         return None
@@ -197,11 +250,14 @@ def stratified_sample(
             chosen.append(np.sort(rng.choice(members, size=count, replace=False)))
             weights.append(members.size / count)
     rows = np.concatenate(chosen)
+    if is_complete is not None:
+        largest[is_complete] = 0.0
+    squares, fourth_powers = (largest**2).sum(), (largest**4).sum()
     return RowSample(
         {name: np.ascontiguousarray(array[rows]) for name, array in arrays.items()},
         np.array([len(each) for each in chosen]),
         np.array(weights),
-        float((largest**2).sum() ** 2 / (largest**4).sum()),
+        float(squares**2 / fourth_powers) if fourth_powers else math.inf,
     )
 
 

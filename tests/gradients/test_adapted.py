@@ -153,7 +153,7 @@ def centered_with_another_minibatch(setup):
     )
     exec(source, scope)
     scope["_first_order_estimate"] = njit(scope["_first_order_estimate"])
-    context = setup.gradient.control_variates.logp_grad.context
+    context = setup.gradient.control_variates.of_others.context
     variates = control_variate_gradients.ComposedFunction(
         scope["_first_order_estimate"],
         context,

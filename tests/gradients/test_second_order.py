@@ -199,7 +199,7 @@ def edited(setup, old, new):
     exec(source[source.index("def ") :].replace(old, new), scope)
     second = setup.gradient.second_order
     function = control_variate_gradients.ComposedFunction(
-        njit(scope["_second_order_estimate"]), second.logp_grad.context, [], second
+        njit(scope["_second_order_estimate"]), second.of_others.context, [], second
     )
     coordinates = type(setup.gradient._by_order[0])(
         function, setup.here.size, setup.gradient.widths

@@ -1,0 +1,67 @@
+"""Gradient estimates that contain rare rows: unbiased, and without noise from these rows."""
+
+import numpy as np
+import pytest
+
+from tests.gradients.rows_of_models import BY_DEFAULT, CASES, Setup, error, tolerance
+from tests.grids import by_default
+
+ORDERS = [0, 1, 2]
+
+
+@pytest.fixture(scope="module", params=by_default(BY_DEFAULT, of=CASES), ids=str)
+def setup(request):
+    case = CASES[request.param]
+    if case.order == "random":
+        pytest.skip("minibatches are not consecutive rows")
+    return Setup(case)
+
+
+def use(setup: Setup, order: int, is_rare: np.ndarray) -> None:
+    setup.gradient.remove_control_variates()
+    setup.gradient.rare.set_rows(setup.source.arrays, is_rare, setup.case.batch_size)
+    if order:
+        setup.center(setup.here)
+    if order == 2:
+        assert setup.gradient.compile_second_order()
+        setup.gradient.use_second_order()
+
+
+def some_rows(setup: Setup) -> np.ndarray:
+    """Rows at both ends, of which the first ones are repeated at the end, and consecutive ones."""
+    is_rare = np.zeros(setup.case.n_rows, dtype=bool)
+    is_rare[[0, 5, 40, 41, 42, -1]] = True
+    return is_rare
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_mean_over_all_minibatches_is_the_full_gradient(setup, order):
+    use(setup, order, some_rows(setup))
+    estimates = setup.estimates(setup.there)
+    assert error(estimates.mean(axis=0), setup.full(setup.there)[:-1]) < tolerance(setup)
+    assert estimates.std(axis=0).max() > 1e-3
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_no_noise_if_all_rows_are_rare(setup, order):
+    use(setup, order, np.ones(setup.case.n_rows, dtype=bool))
+    for estimate in setup.estimates(setup.there)[:: setup.case.batch_size]:
+        assert error(estimate, setup.full(setup.there)[:-1]) < 10.0 * tolerance(setup)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_estimates_are_exact_at_the_center(setup, order):
+    use(setup, order, some_rows(setup))
+    for estimate in setup.estimates(setup.here):
+        assert error(estimate, setup.full(setup.here)[:-1]) < tolerance(setup)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_state_contains_the_sums_over_all_rows(setup, order):
+    """So that they are those of the rare rows where a chain is resumed."""
+    use(setup, order, some_rows(setup))
+    expected, state = setup.estimates(setup.there), setup.gradient.state
+    use(setup, 0, np.zeros(setup.case.n_rows, dtype=bool))
+    setup.gradient.rare.set_rows(setup.source.arrays, some_rows(setup), setup.case.batch_size)
+    setup.gradient.state = state
+    assert error(setup.estimates(setup.there), expected) < tolerance(setup)
