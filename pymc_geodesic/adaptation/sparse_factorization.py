@@ -4,6 +4,10 @@ A group whose entries are independent of each other, given all other coordinates
 block, and its elimination changes the rest of the matrix by a sparse product: the Schur complement
 Q_rr − Q_rg Q_gg⁻¹ Q_gr. When no such group is left, the remaining coordinates have a dense Cholesky
 factor.
+
+An effect x = E y that sums to zero has the precision Eᵀ Q E in its coordinates y, which is dense.
+Before, the matrix has a row for each of the n entries of x, so that rows of other groups stay
+sparse.
 """
 
 from __future__ import annotations
@@ -57,10 +61,28 @@ class Group:
     coordinates : ndarray of int
     before : set of int
         Groups that are eliminated earlier, because their prior depends on this one.
+    last : int, optional
+        For an effect that sums to zero, the row of its last entry, for which there is no
+        coordinate.
     """
 
     coordinates: np.ndarray
     before: frozenset[int]
+    last: int | None = None
+
+    @property
+    def entries(self) -> np.ndarray:
+        """Rows of the precision matrix."""
+        return self.coordinates if self.last is None else np.append(self.coordinates, self.last)
+
+    def diagonal(self, precision: np.ndarray) -> np.ndarray:
+        """Diagonal of the block of the coordinates, from that of a matrix of all entries."""
+        own = precision[self.coordinates]
+        if self.last is None:
+            return own
+        n = len(own) + 1.0
+        a = 1.0 / (n + np.sqrt(n))
+        return own * (1.0 - 2.0 * a) + a**2 * own.sum() + precision[self.last] / n
 
 
 def triangular_factor(
@@ -76,7 +98,8 @@ def triangular_factor(
 
     Parameters
     ----------
-    precision : csr_matrix, shape (size, size)
+    precision : csr_matrix, shape (size + n_zero_sums, size + n_zero_sums)
+        The last rows are those of the last entries of effects that sum to zero.
     groups : list of Group
     others : ndarray of int
         Coordinates that are not effects; they are eliminated last.
@@ -109,10 +132,11 @@ class _Elimination:
     def __init__(
         self, precision: sparse.csr_matrix, groups: Sequence[Group], others: np.ndarray
     ) -> None:
-        self.coordinates = np.concatenate([*(group.coordinates for group in groups), others])
+        self.coordinates = np.concatenate([*(group.entries for group in groups), others])
         self.matrix = precision[self.coordinates][:, self.coordinates].tocsr()
         self.remaining = dict(enumerate(groups))
         self._unconditional, self._others = precision.diagonal(), others
+        self._zero_sums = [each for each in groups if each.last is not None]
         self._has_children = {k for k, group in enumerate(groups) if group.before}
         self._order: list[np.ndarray] = []
         self._segments: list[tuple[int, int, bool]] = []
@@ -126,7 +150,7 @@ class _Elimination:
         return row[coordinates]
 
     def _largest_first(self) -> list[int]:
-        """Return the groups that may be eliminated next, the largest first."""
+        """Return the groups that may be next, the largest first."""
         free = [k for k, each in self.remaining.items() if not each.before & self.remaining.keys()]
         return sorted(free, key=lambda k: -len(self.remaining[k].coordinates))
 
@@ -142,7 +166,7 @@ class _Elimination:
 
     def next_group(self) -> int | None:
         """Return the group to eliminate; None where the rest has a dense factor."""
-        free = self._largest_first()
+        free = [k for k in self._largest_first() if self.remaining[k].last is None]
         diagonal = next((k for k in free if self._is_diagonal(k)), None)
         if diagonal is None and free and len(self.coordinates) > SETTINGS.max_dense:
             _log.info("the sparse metric leaves out couplings within a group of effects")
@@ -190,12 +214,16 @@ class _Elimination:
         self._segments.append((start, start + len(self._others), True))
         self._order.append(self._others)
         last = np.concatenate(self._order[n_eliminated:])
-        rows = self._local(last)
-        lower = _lower_factor(self.matrix[rows][:, rows].toarray(), self._unconditional[last])
+        lower = _lower_factor(*self._dense_precision(last))
         pivots = np.diagonal(lower).copy()
         order = np.concatenate(self._order).astype(np.int64)
-        position = np.empty(len(order), dtype=np.int64)
+        position = np.arange(len(self._unconditional))
         position[order] = np.arange(len(order))
+        first = [position[each.coordinates[0]] for each in self._zero_sums]
+        zero_sums = [
+            (start, start + len(each.coordinates))
+            for start, each in zip(first, self._zero_sums, strict=True)
+        ]
         counts = [np.zeros(1, dtype=np.int64), *(np.diff(each.indptr) for each in self._rows)]
         for each in self._rows:
             each.indices = position[each.indices]
@@ -211,10 +239,24 @@ class _Elimination:
             starts=np.cumsum(np.concatenate(counts), dtype=np.int64),
             columns=np.concatenate(columns).astype(np.uint32),
             couplings=np.concatenate(couplings).astype(np.float32),
+            zero_sums=np.array(zero_sums, dtype=np.int64).reshape(-1, 2),
             dense=(lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C"),
             precision=weight + prior,
             weight=weight,
         )
+
+    def _dense_precision(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the precision matrix of remaining coordinates, and its unconditional diagonal."""
+        matrix = self.matrix.toarray()
+        unconditional = self._unconditional.copy()
+        for each in self._zero_sums:
+            unconditional[each.coordinates] = each.diagonal(self._unconditional)
+            *own, last = self._local(each.entries)
+            n = len(own) + 1.0
+            for rows in (matrix, matrix.T):  # Eᵀ Q, then Eᵀ Q E
+                rows[own] -= rows[own].sum(axis=0) / (n + np.sqrt(n)) + rows[last] / np.sqrt(n)
+        rows = self._local(coordinates)
+        return matrix[np.ix_(rows, rows)], unconditional[coordinates]
 
 
 def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndarray:

@@ -32,6 +32,8 @@ class SparseMetricSettings:
         Bound on the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
+    small_step : float
+        Mean square of the next step, in standard deviations, below which it is omitted.
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split: the larger of a
         number and a share of all tuning draws. With 300 in place of 1,000 three models of
@@ -50,6 +52,7 @@ class SparseMetricSettings:
     n_held: int = 1
     max_change: float = 1.0
     max_halvings: int = 10
+    small_step: float = 0.01
     shortest: int = 300
     share: float = 0.3
     updates: tuple[float, ...] = (0.1, 0.3)
@@ -88,7 +91,7 @@ class SparseMetric:
                 before = children[each.name]
                 if each.is_correlated:  # the prior of later columns depends on this one
                     before = before | set(range(first + k + 1, first + each.width))
-                self._groups.append(Group(column, frozenset(before)))
+                self._groups.append(Group(column, frozenset(before), each.last))
         self._entries = np.concatenate(
             [np.arange(each.part.start, each.part.stop) for each in effects.effects]
         )
@@ -142,7 +145,7 @@ class SparseMetric:
         place = {coordinate: k for k, coordinate in enumerate(self._entries)}
         shrinkages = []
         for group in self._groups:
-            shrinkage = np.maximum(1.0 - prior[group.coordinates] / precision[group.coordinates], 0)
+            shrinkage = np.maximum(1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0)
             shrinkages.append(shrinkage)
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
@@ -161,7 +164,7 @@ class SparseMetric:
         self._scales = np.flatnonzero(is_scale)
         row, column = np.meshgrid(others, others, indexing="ij")
         entries = information.ravel(), (row.ravel(), column.ravel())
-        return sparse.coo_matrix(entries, shape=(size, size)).tocsr()
+        return sparse.coo_matrix(entries, shape=(len(precision), len(precision))).tocsr()
 
     def find_center(self, x: np.ndarray) -> tuple[np.ndarray, int]:
         """Approximate the center of the posterior by Newton steps, from a position.
@@ -188,18 +191,16 @@ class SparseMetric:
             step[bounded] = np.clip(step[bounded], -bound, bound)
             if k < SETTINGS.n_held:
                 step[self._scales] = 0.0
-            improved = None
+            is_last = True
             for _ in range(SETTINGS.max_halvings):
-                found, _ = self._evaluate(z + step)
+                found, gradient = self._evaluate(z + step)
                 n_grad += 1
                 if found > value:
-                    improved = z + step
+                    x = self.centering.to_position(z + step)
+                    is_last = np.mean(gradient**2) < SETTINGS.small_step
                     break
                 step *= 0.5
-            if improved is not None:
-                x = self.centering.to_position(improved)
-            small = step @ step < 0.01 * step.size
-            if k >= SETTINGS.n_held and (improved is None or small):
+            if is_last and k >= SETTINGS.n_held:
                 self._move_to_origin(factor)
                 return x, n_grad + 2
         self.set_center(x)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,19 +18,27 @@ from pymc_geodesic.densities.effect_priors import (
     GroupVariable,
     by_group,
     is_correlated,
+    is_zero_sum,
     may_be_effect,
     may_be_offset,
     positive_scale,
     prior_parameters,
     with_fixed_shapes,
+    with_normal_effects,
 )
 from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale, scales_of
 from pymc_geodesic.densities.variables import ManifoldVariable
 
+_log = logging.getLogger("pymc")
+
 _MOST_OTHERS = 300
 """Maximum number of coordinates that are no effects: each costs a pass over the rows."""
+
+
+_MOST_ZERO_SUM = 2000
+"""Maximum number of entries of effects that sum to zero: their factor is dense."""
 
 
 def find_effects(
@@ -55,16 +65,14 @@ def find_effects(
         v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
     ):
         return None
-    given = model
-    model = with_fixed_shapes(model)
-    variables = [v.in_model(model) for v in variables]
-    candidates = [
-        GroupVariable(v, v.value)
-        for v in variables
-        if may_be_effect(v) and not model.rvs_to_transforms[v.rv]
-    ]
-    terms = logp_terms(model)
+    given, fixed = model, with_fixed_shapes(model)
+    variables = [v.in_model(fixed) for v in variables]
+    zero_sums = [v for v in variables if is_zero_sum(v)]
+    if sum(v.value_shape[0] for v in zero_sums) > _MOST_ZERO_SUM:
+        zero_sums = []
+    model, candidates = _candidates(fixed, variables, zero_sums)
     while True:
+        terms = logp_terms(model)
         rows = RowsByIndex([each.value for each in candidates])
         try:
             graphs = rows.replace(
@@ -74,6 +82,10 @@ def find_effects(
             _check_means(model, candidates, scales)
         except NotByIndexError as error:
             candidates = _without(candidates, error.args)
+            names = {each.variable.name for each in candidates}
+            if any(v.name not in names for v in zero_sums):
+                zero_sums = [v for v in zero_sums if v.name in names]
+                model, candidates = _candidates(fixed, variables, zero_sums)
         else:
             break
     names = {each.variable.name for each in candidates}
@@ -84,11 +96,39 @@ def find_effects(
         effects = GroupEffects(
             given, model, variables, candidates, scales, rows, graphs, compile_kwargs
         )
-        point = model.initial_point(random_seed=0)
+        point = given.initial_point(random_seed=0)
         effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
-    except (MethodNotDefined, NotImplementedError, NullTypeGradError, TypeError, ValueError):
+    except (
+        MethodNotDefined,
+        NotImplementedError,
+        NullTypeGradError,
+        TypeError,
+        ValueError,
+    ) as error:
+        _log.info(
+            "the group effects %s are sampled without a sparse metric, which needs second "
+            "derivatives of the log-likelihood (%s)",
+            ", ".join(sorted(names)),
+            str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else type(error).__name__,
+        )
         return None
     return effects
+
+
+def _candidates(
+    model: Model, variables: Sequence[ManifoldVariable], zero_sums: Sequence[ManifoldVariable]
+) -> tuple[Model, list[GroupVariable]]:
+    """Variables that may be effects, in a model with normal effects instead of ``zero_sums``."""
+    model = with_normal_effects(model, zero_sums)
+    values = {v.name: v.value for v in zero_sums}
+    candidates = []
+    for v in variables:
+        own = v.in_model(model)
+        if v.name in values:
+            own = replace(own, shape=own.value.type.shape)
+        if may_be_effect(own) and not model.rvs_to_transforms[own.rv]:
+            candidates.append(GroupVariable(own, own.value, zero_sum=values.get(v.name)))
+    return model, candidates
 
 
 def _without(

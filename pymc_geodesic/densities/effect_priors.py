@@ -8,12 +8,15 @@ standard normal offset x, the scale q, and the mean m given the columns before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from pymc.distributions.continuous import Normal
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.transforms import ZeroSumTransform
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad
@@ -47,6 +50,32 @@ def with_fixed_shapes(model: Model) -> Model:
     return model_with(model, fixed | dict.fromkeys(values), model.data_vars)
 
 
+def is_zero_sum(variable: ManifoldVariable) -> bool:
+    """Whether a variable is a vector of normal effects that sum to zero."""
+    owner = variable.rv.owner
+    is_vector = variable.rv.type.ndim == 1 and variable.value_shape > (0,)
+    return owner is not None and is_vector and isinstance(owner.op, ZeroSumNormalRV)
+
+
+def with_normal_effects(model: Model, zero_sums: Collection[ManifoldVariable]) -> Model:
+    """Return a copy of a model in which effects that sum to zero have a plain normal prior.
+
+    Values of these variables are the effects, which are functions of the values of the model. Up
+    to a constant the prior density is the same, since this function is an isometry.
+    """
+    if not zero_sums:
+        return model
+    normal = {}
+    for each in zero_sums:
+        _, _, sd, _ = each.rv.owner.inputs
+        shape = (each.value_shape[0] + 1,)
+        normal[each.rv] = Normal.dist(0.0, sd[0] if sd.type.ndim else sd, shape=shape)
+    variables = [*model.basic_RVs, *model.potentials]
+    replaced = dict(zip(variables, rebuild_graphs(variables, normal), strict=True)) | normal
+    values = dict.fromkeys(model.rvs_to_values[rv] for rv in normal)
+    return model_with(model, replaced | values, model.data_vars, dict.fromkeys(normal))
+
+
 def may_be_effect(variable: ManifoldVariable) -> bool:
     """Whether a variable is a vector or matrix with a normal prior of its rows."""
     owner = variable.rv.owner
@@ -71,11 +100,14 @@ class GroupVariable:
         Its value, with groups along the first axis.
     is_transposed : bool
         Whether ``value`` is the transpose of the value variable.
+    zero_sum : TensorVariable or None
+        Value variable of an effect that sums to zero, which has an entry less than ``value``.
     """
 
     variable: ManifoldVariable
     value: TensorVariable
     is_transposed: bool = False
+    zero_sum: TensorVariable | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -90,7 +122,15 @@ class GroupVariable:
     @property
     def in_variable(self) -> TensorVariable:
         """``value`` as a function of the value variable."""
+        if self.zero_sum is not None:
+            return ZeroSumTransform([-1]).backward(self.zero_sum)
         return self.variable.value.T if self.is_transposed else self.variable.value
+
+    def by_coordinate(self, parameter: TensorVariable) -> TensorVariable:
+        """Return a parameter of the prior of each entry, in the order of coordinates."""
+        if self.zero_sum is not None:
+            return parameter[:-1]  # equal for all entries
+        return pt.flatten(parameter.T if self.is_transposed else parameter)
 
     def transposed(self) -> GroupVariable:
         """Return the same variable with groups along the last axis."""

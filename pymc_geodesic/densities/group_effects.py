@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ from pymc_geodesic.densities.effect_priors import (
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.positive_parts import positive_part, positive_part_of_rows
 from pymc_geodesic.densities.rows_by_index import (
     Gathered,
     NotByIndexError,
@@ -53,9 +54,6 @@ from pymc_geodesic.densities.rows_by_index import (
     Scale,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
-
-_ROUNDING = 1e-9
-"""Relative size of a negative principal minor that may be a rounding error."""
 
 _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
@@ -82,6 +80,9 @@ class Effect:
         Whether the prior of a column depends on the columns before it.
     parents : list of str
         Other effects on which its prior depends.
+    last : int or None
+        For an effect that sums to zero, the row of its last entry in `GroupEffects.precision`. Such
+        an effect has a coordinate less than entries.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Effect:
     is_centered: bool
     is_correlated: bool
     parents: tuple[str, ...]
+    last: int | None = None
 
     @property
     def columns(self) -> list[np.ndarray]:
@@ -99,6 +101,13 @@ class Effect:
         if self.is_transposed:
             return list(every.reshape(self.width, -1))
         return [every[k :: self.width] for k in range(self.width)]
+
+    @property
+    def rows(self) -> list[np.ndarray]:
+        """Rows of the precision matrix of the entries of each column."""
+        if self.last is None:
+            return self.columns
+        return [np.append(column, self.last) for column in self.columns]
 
 
 @dataclass(eq=False)
@@ -156,6 +165,9 @@ class GroupEffects:
         columns at the center.
     is_offset : ndarray of bool
         Of each entry of the effects, whether its coordinate is an offset.
+    n_zero_sums : int
+        Number of effects that sum to zero. Among "entries" above, they have one for each
+        coordinate.
     """
 
     def __init__(
@@ -191,10 +203,12 @@ class GroupEffects:
             [
                 np.arange(self.size)[parts[v.name]]
                 for v in variables
-                if model.rvs_to_transforms[v.rv]
+                if model.rvs_to_transforms[model[v.name]]
             ]
             or [np.empty(0, dtype=np.int64)]
         )
+        zero_sums = [each for each in effects if each.zero_sum is not None]
+        self.n_zero_sums = len(zero_sums)
         self._set_priors(effects)
         self.effects = [
             Effect(
@@ -205,6 +219,7 @@ class GroupEffects:
                 scale is None,
                 is_correlated(each.variable) or (scale is not None and scale.matrix is not None),
                 self._parents(each),
+                None if each.zero_sum is None else self.size + zero_sums.index(each),
             )
             for each, scale in zip(effects, scales, strict=True)
         ]
@@ -265,9 +280,7 @@ class GroupEffects:
         parts = [
             pt.concatenate(
                 [
-                    pt.flatten(
-                        getattr(prior, name).T if effect.is_transposed else getattr(prior, name)
-                    )
+                    effect.by_coordinate(getattr(prior, name))
                     for effect, prior in zip(self._group_variables, self._priors, strict=True)
                 ]
             )
@@ -346,7 +359,11 @@ class GroupEffects:
         """Replace values with groups along the first axis by functions of value variables."""
         return rebuild_graphs(
             graphs,
-            {each.value: each.in_variable for each in self._group_variables if each.is_transposed},
+            {
+                each.value: each.in_variable
+                for each in self._group_variables
+                if each.value is not each.in_variable
+            },
         )
 
     def _curvature_term(
@@ -471,7 +488,10 @@ class GroupEffects:
         return np.concatenate([*curvature, np.empty(0)])
 
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
-        """Precision matrix of effects e and other coordinates, shape (size, size).
+        """Precision matrix of effects e and other coordinates.
+
+        Effects that sum to zero have the precision matrix of all entries; the row of the last one,
+        `Effect.last`, follows those of all coordinates.
 
         It is the sum of the observed curvature of the rows, whose negative parts are clipped, of
         the expected information of the priors of effects on these and their means, and of the
@@ -479,7 +499,7 @@ class GroupEffects:
         observations, have no couplings with others, which are zero in expectation, and scales of
         effects no information from these.
         """
-        values = self.split(x)
+        values, size = self.split(x), self.size + self.n_zero_sums
         n_others = len(self.others)
         rest = np.zeros((n_others, n_others))
         is_transformed = np.isin(self.others, self.transformed)
@@ -490,11 +510,13 @@ class GroupEffects:
             # far from the mode second derivatives may overflow
             second = [np.nan_to_num(each, posinf=0.0, neginf=0.0) for each in second]
             where = [
-                self.effects[effect].columns[column][index]
+                self.effects[effect].rows[column][index]
                 for (effect, column), index in zip(term.blocks, indices, strict=True)
             ]
             pairs = combinations_with_replacement(range(len(where)), 2)
-            for (k, m), curvature in zip(pairs, _positive_part(second, len(where)), strict=False):
+            for (k, m), curvature in zip(
+                pairs, positive_part_of_rows(second, len(where)), strict=False
+            ):
                 data = np.broadcast_to(curvature, where[k].shape)
                 parts.append((where[k], where[m], data))
                 if k != m:
@@ -507,7 +529,7 @@ class GroupEffects:
                 if is_transformed[i]:
                     continue
                 for k, at in enumerate(where):
-                    data = np.bincount(at, np.broadcast_to(cross[k], at.shape), self.size)
+                    data = np.bincount(at, np.broadcast_to(cross[k], at.shape), size)
                     (found,) = np.nonzero(data)
                     column = np.full(len(found), self.others[i])
                     parts += [(found, column, data[found]), (column, found, data[found])]
@@ -515,12 +537,11 @@ class GroupEffects:
         rest[is_transformed] *= is_transformed
         rest[:, is_transformed] *= is_transformed[:, np.newaxis]
         priors = np.nan_to_num(self._curvature_of_priors(values), posinf=0.0, neginf=0.0)
-        rest = _positive(0.5 * (rest + rest.T)) + np.diag(np.abs(priors))
+        rest = positive_part(0.5 * (rest + rest.T)) + np.diag(np.abs(priors))
         square = np.meshgrid(self.others, self.others, indexing="ij")
         parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
-        shape = (self.size, self.size)
-        return sparse.coo_matrix((data, (rows, columns)), shape=shape).tocsr()
+        return sparse.coo_matrix((data, (rows, columns)), shape=(size, size)).tocsr()
 
     def information_on_correlations(
         self, x: np.ndarray, weights: Sequence[np.ndarray]
@@ -559,55 +580,3 @@ def _replaced_once(
     (graph,) = rebuild_graphs([graph], fresh)
     (graph,) = rebuild_graphs([graph], {fresh[old]: new for old, new in replacements.items()})
     return graph
-
-
-def _positive(matrix: np.ndarray) -> np.ndarray:
-    """Positive part of a symmetric matrix."""
-    if not matrix.size:
-        return matrix
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
-
-
-def _are_semidefinite(entry: Mapping[tuple[int, int], np.ndarray], n: int) -> bool:
-    """Whether all matrices of rows are positive semidefinite up to rounding.
-
-    All principal minors of two or three columns are tested, and of more columns whether the
-    matrices have rank one, as those of a function of one linear predictor.
-    """
-    diagonal = [entry[k, k] for k in range(n)]
-    if any((each < 0.0).any() for each in diagonal):
-        return False
-    for k, m in combinations(range(n), 2):
-        scale = diagonal[k] * diagonal[m]
-        if (scale - entry[k, m] ** 2 < -_ROUNDING * scale).any():
-            return False
-    if n == 2:
-        return True
-    if n == 3:
-        (a, b, c), d, e, f = diagonal, entry[0, 1], entry[0, 2], entry[1, 2]
-        determinant = a * b * c + 2.0 * d * e * f - a * f**2 - b * e**2 - c * d**2
-        return not (determinant < -_ROUNDING * a * b * c).any()
-    for k, m in combinations_with_replacement(range(1, n), 2):
-        remainder = np.abs(diagonal[0] * entry[k, m] - entry[0, k] * entry[0, m])
-        if (remainder > _ROUNDING * diagonal[0] * np.sqrt(diagonal[k] * diagonal[m])).any():
-            return False
-    return bool(diagonal[0].all())
-
-
-def _positive_part(second: Sequence[np.ndarray], n: int) -> list[np.ndarray]:
-    """Positive part of the symmetric n × n matrix of each row, given by its upper triangle."""
-    pairs = list(combinations_with_replacement(range(n), 2))
-    if n == 0:  # rows without effects, such as the observed ones next to missing values
-        return []
-    if n == 1:
-        return [np.maximum(second[0], 0.0)]
-    entries = np.broadcast_arrays(*second[: len(pairs)])
-    if _are_semidefinite(dict(zip(pairs, entries, strict=True)), n):
-        return list(entries)
-    matrices = np.empty((entries[0].size, n, n))
-    for (k, m), entry in zip(pairs, entries, strict=True):
-        matrices[:, k, m] = matrices[:, m, k] = entry
-    values, vectors = np.linalg.eigh(matrices)
-    matrices = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return [matrices[:, k, m] for k, m in pairs]

@@ -19,6 +19,9 @@ precisions of effects that are eliminated before. With little data, w ≪ p, the
 of the non-centered form, with much data those of the centered form; each effect has its own degree.
 For all other coordinates r = 1.
 
+An effect whose n entries x sum to zero has n − 1 coordinates y, of which x is an isometric function
+(`expand_zero_sums`). Dense rows have couplings with y, and sparse rows with x, in place of e.
+
 For correlated effects, m + δ is the mean given the effects of the same group that are eliminated
 later, with the coefficients of this regression at θ₀, as in s; otherwise δ = 0. An effect that the
 model writes non-centered is e = m + q x in these equations, x the offset and q its scale, and m = 0
@@ -68,6 +71,10 @@ class TriangularFactor:
     starts, columns, couplings : ndarray
         L_ki / L_ii of the sparse rows, as in a CSR matrix with sorted columns; ``starts`` has the
         length ``n_sparse`` + 1. No row has a column of its own segment.
+    zero_sums : ndarray of int, shape (n_zero_sums, 2)
+        First and last (exclusive) coordinate of each effect that sums to zero, which are dense.
+        Columns with these numbers, and ``size + k`` for the last one, are the entries of the effect
+        k, of which there is one more than coordinates.
     dense : ndarray, shape (size − n_sparse, size − n_sparse)
         L_ki / L_ii of the other rows, above the diagonal. Like ``couplings`` in single precision:
         any numbers define a change of coordinates, and these take half the time to read.
@@ -82,6 +89,7 @@ class TriangularFactor:
     starts: np.ndarray
     columns: np.ndarray
     couplings: np.ndarray
+    zero_sums: np.ndarray
     dense: np.ndarray
     precision: np.ndarray
     weight: np.ndarray
@@ -100,7 +108,7 @@ class Coordinates(NamedTuple):
 
     Parameters
     ----------
-    order, segments, starts, columns, couplings, dense, precision, weight
+    order, segments, starts, columns, couplings, zero_sums, dense, precision, weight
         See `TriangularFactor`.
     entry : ndarray of int, shape (size,)
         In the order of elimination, the entry of the effects, or −1 for other coordinates.
@@ -115,6 +123,7 @@ class Coordinates(NamedTuple):
     starts: Integers
     columns: Integers
     couplings: Vector
+    zero_sums: np.ndarray
     dense: np.ndarray
     precision: Vector
     weight: Vector
@@ -128,8 +137,10 @@ class Work(NamedTuple):
 
     Parameters
     ----------
-    away, coupling, own, r : ndarray, shape (size,)
-        e − c, s, z / √D and r in the order of elimination.
+    away : ndarray, shape (size + n_zero_sums,)
+        e − c in the order of elimination.
+    coupling, own, r : ndarray, shape (size,)
+        s, z / √D and r in the order of elimination.
     point : ndarray, shape (size + 4 n,)
         The position, and coefficients of m, log p, log q and δ of the n entries of effects.
     prior : ndarray, shape (size + 4 n,)
@@ -142,6 +153,29 @@ class Work(NamedTuple):
     r: Vector
     point: Vector
     prior: Vector
+
+
+@part
+def _expand_zero_sums(zero_sums: np.ndarray, away: Vector) -> None:
+    """Replace the coordinates y of effects that sum to zero by their n entries.
+
+    These are y_i − S / (n + √n) and −S / √n, where S = Σ y_i (`pymc.ZeroSumNormal`).
+    """
+    for k in range(zero_sums.shape[0]):
+        y = away[zero_sums[k, 0] : zero_sums[k, 1]]
+        n, total = y.size + 1.0, y.sum()
+        y -= total / (n + math.sqrt(n))
+        away[away.size - zero_sums.shape[0] + k] = -total / math.sqrt(n)
+
+
+@part
+def _contract_zero_sums(zero_sums: np.ndarray, bar: Vector) -> None:
+    """Replace derivatives in the entries by those in y, the transpose of `_expand_zero_sums`."""
+    for k in range(zero_sums.shape[0]):
+        x = bar[zero_sums[k, 0] : zero_sums[k, 1]]
+        n = x.size + 1.0
+        last = bar[bar.size - zero_sums.shape[0] + k]
+        x -= x.sum() / (n + math.sqrt(n)) + last / math.sqrt(n)
 
 
 @part(reorders_sums=False)
@@ -157,7 +191,8 @@ def _sparse_coupling(at: Coordinates, i: int, away: Vector) -> float:
 def _dense_coupling(at: Coordinates, i: int, away: Vector) -> float:
     """Return s_i of a dense row."""
     k = i - at.starts.size + 1
-    row, rest = at.dense[k, k + 1 :], away[i + 1 :]
+    row = at.dense[k, k + 1 :]
+    rest = away[i + 1 : i + 1 + row.size]
     total = 0.0
     for j in range(row.size):
         total += row[j] * rest[j]
@@ -204,6 +239,8 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
         first, last = at.segments[segment, 0], at.segments[segment, 1]
         # sparse rows of a segment are not coupled; ascending is the faster order to read them
         ascends = first < at.starts.size - 1
+        if last == at.starts.size - 1:  # sparse rows begin
+            _expand_zero_sums(at.zero_sums, work.away)
         for j in range(last - first):
             i = first + j if ascends else last - 1 - j
             s = _coupling(at, i, work.away)
@@ -244,8 +281,8 @@ def _to_gradient(
     ----------
     gradient : ndarray, shape (size,)
         In the coordinates of the model; changed.
-    bar : ndarray, shape (size,)
-        Receives the derivative in e.
+    bar : ndarray
+        Receives the derivative in e, shape of ``work.away``.
     out : ndarray, shape (size,)
     """
     size, n_sparse = gradient.size, at.starts.size - 1
@@ -260,6 +297,8 @@ def _to_gradient(
             for i in range(size):
                 gradient[i] += work.prior[i]
             work.point[size:] = 0.0
+        if at.segments[segment, 0] == n_sparse:  # dense rows begin
+            _contract_zero_sums(at.zero_sums, bar)
         for i in range(at.segments[segment, 0], at.segments[segment, 1]):
             a, where, sd = at.entry[i], at.order[i], 1.0 / math.sqrt(at.precision[i])
             if a < 0:
@@ -286,15 +325,15 @@ def _to_gradient(
                 for j in range(at.starts[i], at.starts[i + 1]):
                     bar[at.columns[j]] -= at.couplings[j] * slope
             else:
-                row, rest = at.dense[i - n_sparse, i - n_sparse + 1 :], bar[i + 1 :]
+                row, rest = at.dense[i - n_sparse, i - n_sparse + 1 :], bar[i + 1 : size]
                 for j in range(row.size):
                     rest[j] -= row[j] * slope
 
 
-_POINTERS = 22
+_POINTERS = 24
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
-(_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS) = range(6, 11)
-_FIRST = 11
+(_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS, _N_ZERO_SUMS) = range(6, 12)
+_FIRST = 12
 
 
 @compiled_for_c
@@ -303,30 +342,33 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
     table = array_at(context, (_POINTERS + 1,), np.int64)
     size, n_sparse, n = table[_SIZE], table[_N_SPARSE], table[_N_ENTRIES]
     n_dense, n_couplings = size - n_sparse, table[_N_COUPLINGS]
+    n_zero_sums, n_rows = table[_N_ZERO_SUMS], size + table[_N_ZERO_SUMS]
     at = Coordinates(
         array_at(table[_FIRST], (size,), np.int64),
         array_at(table[_FIRST + 1], (table[_N_SEGMENTS], 3), np.int64),
         array_at(table[_FIRST + 2], (n_sparse + 1,), np.int64),
         array_at(table[_FIRST + 3], (n_couplings,), np.uint32),
         array_at(table[_FIRST + 4], (n_couplings,), np.float32),
-        array_at(table[_FIRST + 5], (n_dense, n_dense), np.float32),
-        array_at(table[_FIRST + 6], (size,), np.float64),
+        array_at(table[_FIRST + 5], (n_zero_sums, 2), np.int64),
+        array_at(table[_FIRST + 6], (n_dense, n_dense), np.float32),
         array_at(table[_FIRST + 7], (size,), np.float64),
-        array_at(table[_FIRST + 8], (size,), np.int64),
-        array_at(table[_FIRST + 9], (size,), np.float64),
-        array_at(table[_FIRST + 10], (size,), np.bool_),
+        array_at(table[_FIRST + 8], (size,), np.float64),
+        array_at(table[_FIRST + 9], (size,), np.int64),
+        array_at(table[_FIRST + 10], (size,), np.float64),
+        array_at(table[_FIRST + 11], (size,), np.bool_),
     )
-    scratch = array_at(table[_POINTERS], (6 * size + 1 + 2 * (size + 4 * n),), np.float64)
-    bar, gradient = scratch[4 * size : 5 * size], scratch[5 * size : 6 * size + 1]
-    after = 6 * size + 1
+    n_point, memory = size + 4 * n, table[_POINTERS]
+    after = 2 * n_point + 4 * size + 1
+    scratch = array_at(memory, (after + 2 * n_rows,), np.float64)
     work = Work(
-        scratch[:size],
-        scratch[size : 2 * size],
-        scratch[2 * size : 3 * size],
-        scratch[3 * size : 4 * size],
-        scratch[after : after + size + 4 * n],
-        scratch[after + size + 4 * n :],
+        scratch[after : after + n_rows],
+        scratch[2 * n_point : 2 * n_point + size],
+        scratch[2 * n_point + size : 2 * n_point + 2 * size],
+        scratch[2 * n_point + 2 * size : 2 * n_point + 3 * size],
+        scratch[:n_point],
+        scratch[n_point : 2 * n_point],
     )
+    gradient, bar = scratch[2 * n_point + 3 * size : after], scratch[after + n_rows :]
     prior = Callback(table[_PRIOR], array_at(table[_PRIOR_CONTEXT], (table[_N_PRIOR],), np.int64))
     inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER],), np.int64)
     out = array_at(output, (size + 1,), np.float64)
@@ -344,7 +386,7 @@ def _position(
     """Return the position of z."""
     size = z.size
     work = Work(
-        np.zeros(size),
+        np.zeros(size + at.zero_sums.shape[0]),
         np.empty(size),
         np.empty(size),
         np.empty(size),
@@ -365,15 +407,18 @@ def _whitened(
     shift: np.ndarray,
 ) -> np.ndarray:
     """Return z of a position, given the parameters of priors there."""
-    size = x.size
-    away, z = np.empty(size), np.empty(size)
+    size, n_sparse = x.size, at.starts.size - 1
+    away, z = np.empty(size + at.zero_sums.shape[0]), np.empty(size)
     for i in range(size):
         a = at.entry[i]
         e = x[at.order[i]]
         if at.is_offset[i]:
             e = mean[a] + e * math.exp(log_q[a])
         away[i] = e - at.center[i]
-    for i in range(size):
+    for j in range(size):
+        i = (n_sparse + j) % size  # dense rows first
+        if j == size - n_sparse:
+            _expand_zero_sums(at.zero_sums, away)
         s = _coupling(at, i, away)
         a = at.entry[i]
         t = away[i] - s
@@ -403,6 +448,8 @@ class PartialCentering:
         Coordinate of each entry of the effects, in the order of ``prior``.
     is_offset : ndarray of bool
         Whether the coordinate of each entry is an offset x = (e − m) / q.
+    n_zero_sums : int
+        Number of effects that sum to zero.
 
     Attributes
     ----------
@@ -416,25 +463,27 @@ class PartialCentering:
         size: int,
         entries: np.ndarray,
         is_offset: np.ndarray,
+        n_zero_sums: int = 0,
     ) -> None:
         self._prior, self._size = prior, size
         self._entries = np.asarray(entries, dtype=np.int64)
         self._n = len(self._entries)
         self._is_offset = np.asarray(is_offset)
-        self._scratch = np.zeros(6 * size + 1 + 2 * (size + 4 * self._n))
+        self._n_zero_sums = n_zero_sums
+        self._scratch = np.zeros(2 * (size + 4 * self._n) + 6 * size + 1 + 2 * n_zero_sums)
         context = np.zeros(_POINTERS + 1, dtype=np.int64)
         for first, function in ((_INNER, inner), (_PRIOR, prior)):
             context[first], context[first + 1] = function.address, function.context.ctypes.data
             context[first + 2] = function.context.size
         context[_SIZE], context[_N_ENTRIES] = size, self._n
+        context[_N_ZERO_SUMS] = n_zero_sums
         context[_POINTERS] = self._scratch.ctypes.data
         self.logp_grad = ComposedFunction(_in_centered_coordinates, context, [inner, prior], self)
 
     @property
     def evaluated_position(self) -> np.ndarray:
         """Position of the model at which `logp_grad` was last evaluated."""
-        first = 6 * self._size + 1  # `Work.point`
-        return self._scratch[first : first + self._size].copy()
+        return self._scratch[: self._size].copy()  # `Work.point`
 
     def parameters(self, x: np.ndarray) -> np.ndarray:
         """m, log p, log q and δ of each entry of the effects, shape (4, n), at a position."""
@@ -480,6 +529,7 @@ class PartialCentering:
             factor.starts,
             factor.columns,
             factor.couplings,
+            factor.zero_sums,
             factor.dense,
             factor.precision,
             factor.weight,

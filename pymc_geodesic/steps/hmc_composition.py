@@ -146,6 +146,7 @@ def trajectory_adaptation(
             product.size,
             np.concatenate(entries),
             effects.is_offset,
+            effects.n_zero_sums,
         )
         inner = WhitenedTrajectories(
             AdaptedGradient(product.size, [], centering.logp_grad),
