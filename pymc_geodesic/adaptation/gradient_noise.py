@@ -528,8 +528,8 @@ def name_rare_coordinates(
         ),
         remedy=(
             "Use all rows (GMC, SubgradientHMC or NUTS) or a larger batch_size. Without batches= "
-            'and minibatch_order="random", every gradient of a smooth log-density contains up to '
-            "500 rows of such coordinates."
+            'and minibatch_order="random", every gradient contains up to 500 rows of such '
+            "coordinates."
         ),
     )
 

@@ -388,14 +388,10 @@ class WhitenedAdaptation:
 
     def _find_rare_rows(self) -> None:
         """Let all gradient estimates contain the rows of rare indicators."""
-        rare, source = self.gradient.rare, self._estimator.source
-        if rare is None:
-            return
-        self._is_rare = find_rare_rows(self._estimator)
-        if self._is_rare is None:
-            rare.clear()
-        else:
-            rare.set_rows(source.arrays, self._is_rare, source.batch_size)
+        source = self._estimator.source
+        if self.gradient.rare is not None:
+            self._is_rare = find_rare_rows(self._estimator)
+            self.gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
 
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""

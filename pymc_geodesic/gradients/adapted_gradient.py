@@ -56,7 +56,7 @@ class AdaptedGradient:
     second_order : SecondOrderControlVariates or None
         None until `compile_second_order`.
     rare : RareRows or None
-        Rows that every estimate contains; None without minibatches or control variates.
+        Rows that every estimate contains; None without minibatches.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class AdaptedGradient:
         self.control_variates: ControlVariates | None = None
         self.rare: RareRows | None = None
         if minibatch is not None:
-            if total is not None and use_control_variates:
+            if total is not None:
                 self.rare = RareRows(total, minibatch, size)
                 minibatch = self.rare.rest
             plain = minibatch if self.rare is None else self.rare.added_to(minibatch)

@@ -156,7 +156,7 @@ class RareRows:
         return ComposedFunction(function, context, [inner, self._total.inner], self)
 
     def set_rows(
-        self, arrays: Mapping[str, np.ndarray], is_rare: np.ndarray, batch_size: int
+        self, arrays: Mapping[str, np.ndarray], is_rare: np.ndarray | None, batch_size: int
     ) -> None:
         """Set the rare rows.
 
@@ -164,10 +164,16 @@ class RareRows:
         ----------
         arrays : mapping of str to ndarray, shape (N + n − 1, ...)
             Rows of which minibatches are consecutive ones; the first n − 1 are repeated at the end.
-        is_rare : ndarray of bool, shape (N,)
+        is_rare : ndarray of bool, shape (N,), or None
+            None if there are none.
         batch_size : int
             n.
         """
+        if is_rare is None:
+            self.arrays = {}
+            for table in (self.table, *self._composed):
+                table[_N_RARE] = 0
+            return
         n_rows = len(is_rare)
         circular = np.append(is_rare, is_rare[: batch_size - 1])
         rows = np.flatnonzero(circular)
@@ -185,12 +191,6 @@ class RareRows:
         for table in (self.table, *self._composed):
             table[_N_RARE], table[_BATCH_SIZE] = int(is_rare.sum()), batch_size
             table[_BEFORE] = self._before.ctypes.data
-
-    def clear(self) -> None:
-        """Remove all rare rows."""
-        self.arrays = {}
-        for table in (self.table, *self._composed):
-            table[_N_RARE] = 0
 
     def parts(self) -> Iterator[tuple[Mapping[str, np.ndarray], int]]:
         """Rare rows and their number, unless there are none."""
