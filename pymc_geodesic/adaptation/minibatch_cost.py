@@ -35,8 +35,8 @@ class MinibatchCostSettings:
 
     They are estimated from the processor time of draws of logistic, normal and Poisson regressions
     with 10⁴ to 10⁶ rows and up to 2,000 groups (`benchmarks.minibatch_cost`), where the predicted
-    ratio of times is 0.3 to 2 times the measured one. The effective sample size per draw was 0.9 to
-    1.3 times that with all rows; the ratio is assumed to be 1.
+    ratio of times was 0.3 to 1.2 times the measured one. The effective sample size per draw was 0.8
+    to 1.6 times that with all rows; the ratio is assumed to be 1.
 
     Values without a stated source are heuristic; no measurement supports them.
 
@@ -71,7 +71,7 @@ class MinibatchCostSettings:
         Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
         Ratio of the time with minibatches to that with all rows above which a message recommends
-        all rows: the largest ratio of a predicted to a measured one.
+        all rows. Heuristic.
     """
 
     prior_rows: float = 9.0
