@@ -235,7 +235,8 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
             y = shift - row
             left.barh(y, rate, color=sampler.color, alpha=opacity, height=0.34)
             of = f"worst of {5 + n_groups:,}" if shift > 0 else "sd"
-            left.text(rate, y, f" {rate:.2g}, {of}", va="center", fontsize=8)
+            number = f"{rate:.2g}" if rate < 10.0 else f"{rate:.0f}"
+            left.text(rate, y, f" {number}, {of}", va="center", fontsize=8)
         right.hist(
             sd, 30, density=True, histtype="step", color=sampler.color, linewidth=1.4,
             label=sampler.label,
@@ -260,7 +261,7 @@ def hierarchy(n_rows: int, n_groups: int, rounds: int, quick: bool) -> Figure:
     left.set_yticks(
         [-row for row in range(len(SAMPLERS))], [sampler.label for sampler in SAMPLERS], fontsize=9
     )
-    left.set_xlim(0.0, 1.3 * left.get_xlim()[1])
+    left.set_xlim(0.0, 1.45 * left.get_xlim()[1])
     left.set_title("ESS per second, worst coordinate and sd", fontsize=10)
     right.set_title("sd, standard deviation of the groups", fontsize=10)
     right.set_yticks([])
