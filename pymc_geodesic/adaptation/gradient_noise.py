@@ -527,9 +527,9 @@ def name_rare_coordinates(
             "which few minibatches are informative"
         ),
         remedy=(
-            "Use all rows (GMC, SubgradientHMC or NUTS) or a larger batch_size. Without batches= "
-            'and minibatch_order="random", every gradient contains up to 500 rows of such '
-            "coordinates."
+            "Use all rows (GMC, SubgradientHMC or NUTS) or a larger batch_size. With control "
+            'variates, and without batches= and minibatch_order="random", every gradient contains '
+            "up to 500 rows of such coordinates."
         ),
     )
 

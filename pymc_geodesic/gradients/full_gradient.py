@@ -74,26 +74,29 @@ class TotalGradient:
         See above.
     first_row_input : int
         Index of the first block of rows in the context of ``inner``.
+    weights : ndarray, shape (3,)
+        Weights of the rows and of all other terms in the next evaluation of ``inner``, and of the
+        other terms in the first chunk. `logp_grad` sets the first two, and the block of rows.
     """
 
     def __init__(self, inner: CompiledGradient, size: int, names: list[str]) -> None:
         self.inner = inner
         self._size = size
         self.names = names
-        self._weights = np.array([1.0, 1.0, 1.0])  # rows, other terms now, other terms first
+        self.weights = np.array([1.0, 1.0, 1.0])
         self._part = np.empty(size + 1)
         self._inputs = np.zeros((len(names), 3), dtype=np.int64)
         self._arrays: list[np.ndarray] = []
         self.first_row_input = len(inner.inputs) - len(names) - 2
         for i in range(2):
             inner.point_at(
-                self.first_row_input + len(names) + i, self._weights[i : i + 1].reshape(())
+                self.first_row_input + len(names) + i, self.weights[i : i + 1].reshape(())
             )
         context = np.zeros(_LENGTH, dtype=np.int64)
         context[_LOGP_GRAD], context[_CONTEXT] = inner.address, inner.context.ctypes.data
         context[_N_CONTEXT] = inner.context.size
         context[_SIZE], context[_OUTPUTS], context[_INPUTS] = size, size + 1, len(names)
-        context[_TABLE], context[_WEIGHTS] = self._inputs.ctypes.data, self._weights.ctypes.data
+        context[_TABLE], context[_WEIGHTS] = self._inputs.ctypes.data, self.weights.ctypes.data
         context[_PART] = self._part.ctypes.data
         self.logp_grad = ComposedFunction(_sum_of_chunks, context, [inner], self)
         self._set_strata(0, 1.0)
@@ -149,14 +152,14 @@ class TotalGradient:
         ndarray, shape (size + 1,)
         """
         total, part = np.zeros(self._size + 1), np.empty(self._size + 1)
-        self._weights[2] = rest
+        self.weights[2] = rest
         for arrays, n_rows in parts:
             self.set_rows(arrays, n_rows)
             evaluate(self.logp_grad.address, position, 0, self.logp_grad.context, part)
             self.logp_grad.raise_error()
             total += part
-            self._weights[2] = 0.0
-        self._weights[2] = 1.0
+            self.weights[2] = 0.0
+        self.weights[2] = 1.0
         return total
 
 

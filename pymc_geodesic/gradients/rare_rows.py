@@ -124,19 +124,17 @@ class RareRows:
 
     def __init__(self, total: TotalGradient, minibatch: GradientFunctionLike, size: int) -> None:
         self._total = total
-        self._weights, self._scale, self._output = np.zeros(2), np.ones(1), np.empty(size + 1)
-        self._context = total.inner.context.copy()
+        self._scale, self._output = np.ones(1), np.empty(size + 1)
+        context = total.inner.context  # whose rows and weights each evaluation sets
         self._inputs = np.zeros((len(total.names), 3), dtype=np.int64)
         self._before = np.zeros(1, dtype=np.int64)
         self.arrays: dict[str, np.ndarray] = {}
         self.table = np.zeros(TABLE_LENGTH, dtype=np.int64)
         self.table[_N_INPUTS], self.table[_INPUTS] = len(self._inputs), self._inputs.ctypes.data
         self.table[_ROWS], self.table[_SIZE] = total.inner.address, size
-        self.table[_CONTEXT], self.table[_N_CONTEXT] = self._context.ctypes.data, self._context.size
-        self.table[_WEIGHTS], self.table[_OUTPUT] = (
-            self._weights.ctypes.data,
-            self._output.ctypes.data,
-        )
+        self.table[_CONTEXT], self.table[_N_CONTEXT] = context.ctypes.data, context.size
+        self.table[_WEIGHTS] = total.weights.ctypes.data
+        self.table[_OUTPUT] = self._output.ctypes.data
         self.table[_SCALE] = self._scale.ctypes.data
         self._composed: list[np.ndarray] = []
         self.rest = self._compose(_without_rare_rows, minibatch)
@@ -180,14 +178,9 @@ class RareRows:
         self.arrays = {name: np.ascontiguousarray(arrays[name][rows]) for name in self._total.names}
         self._before = np.append(0, np.cumsum(circular, dtype=np.int64))
         self._scale[0] = n_rows / batch_size
-        # data and variables of other steps may have been replaced
-        inner, first = self._total.inner, self._total.first_row_input
-        self._context[:] = inner.context
+        first = self._total.first_row_input
         for i, array in enumerate(self.arrays.values()):
             self._inputs[i] = first + i, array.ctypes.data, array.strides[0]
-        for i in range(2):
-            weight = first + len(self._inputs) + i
-            self._context[weight] = self._weights[i : i + 1].ctypes.data
         for table in (self.table, *self._composed):
             table[_N_RARE], table[_BATCH_SIZE] = int(is_rare.sum()), batch_size
             table[_BEFORE] = self._before.ctypes.data
@@ -202,9 +195,9 @@ class RareRows:
         output = np.zeros(x.size + 1)
         if len(self):
             inner = self._total.inner
-            self._context[self._inputs[:, 0]] = self._inputs[:, 1]
-            self._weights[:] = 1.0, 0.0
-            evaluate(inner.address, x, len(self), self._context, output)
+            inner.context[self._inputs[:, 0]] = self._inputs[:, 1]
+            self._total.weights[:2] = 1.0, 0.0
+            evaluate(inner.address, x, len(self), inner.context, output)
             inner.raise_error()
         return output[:-1]
 

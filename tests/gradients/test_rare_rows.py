@@ -1,8 +1,10 @@
 """Gradient estimates that contain rare rows: unbiased, and without noise from these rows."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_geodesic as pg
 from tests.gradients.rows_of_models import BY_DEFAULT, CASES, Setup, error, tolerance
 from tests.grids import by_default
 
@@ -65,3 +67,25 @@ def test_state_contains_the_sums_over_all_rows(setup, order):
     setup.gradient.rare.set_rows(setup.source.arrays, some_rows(setup), setup.case.batch_size)
     setup.gradient.state = state
     assert error(setup.estimates(setup.there), expected) < tolerance(setup)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_data_without_rows_may_be_replaced(order):
+    """Data in another order than that of C are copied whenever they are read."""
+    rng = np.random.default_rng(0)
+    x, matrix = rng.normal(size=(40, 3)), np.array(rng.normal(size=(3, 3)), order=order)
+    with pm.Model() as model:
+        rows, q = pm.Data("rows", x), pm.Data("q", matrix)
+        b = pm.Normal("b", shape=3)
+        pm.Normal("y", rows @ (q @ b), 1.0, observed=pm.Data("seen", x[:, 0]))
+        step = pg.SGGMC(batch_size=10, minibatch=["rows", "seen"])
+        source, at = step.estimator.source, np.ones(3)
+        rare = step.sampler.adaptation.gradient.rare
+        rare.set_rows(source.arrays, np.arange(40) < 7, 10)
+        for factor in (1.0, 2.0):
+            q_now = np.array(factor * matrix, order=order)
+            model.set_data("q", q_now)
+            step.estimator.refresh_data()
+            taken, seen = (rare.arrays[name][:7] for name in ("rows", "seen"))
+            expected = (taken @ q_now).T @ (seen - taken @ q_now @ at)
+            np.testing.assert_allclose(rare.gradient(at), expected, rtol=1e-9)
