@@ -24,6 +24,7 @@ from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor, indices_from_subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
+from scipy.sparse import issparse
 
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.row_inputs import (
@@ -97,7 +98,7 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
     ------
     ValueError
         If there are no observed variables, they have different rows or missing values, no data have
-        these rows, or an array has a row and a column for each observation.
+        these rows, or an array is sparse or has a row and a column for each observation.
 
     Examples
     --------
@@ -126,6 +127,12 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
         if leaf in data.values() or leaf in tables or not _has_rows(model, leaf, n_rows, dim):
             continue
         name = _name(model, leaf, data)
+        if issparse(_value(leaf)):
+            message = (
+                f"{name!r} is a SciPy matrix, whose rows cannot be divided into minibatches. Put it "
+                "into pymc_geodesic.SparseData(name, matrix)"
+            )
+            raise ValueError(see(message, "minibatch"))
         if np.shape(_value(leaf)) == (n_rows, n_rows):
             message = (
                 f"{name!r} has shape {(n_rows, n_rows)}, a row and a column for each observation "

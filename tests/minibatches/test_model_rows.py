@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from scipy.sparse import csr_matrix
 
 import pymc_geodesic as pg
 from pymc_geodesic.minibatches.model_rows import find_rows
@@ -366,6 +367,15 @@ def test_observations_without_data_of_their_length():
         pm.Normal("y", pm.Normal("slope") * y[:-1], 1.0, observed=y[1:])
     with pytest.raises(ValueError, match="no data have 399 rows, the length of the first axis"):
         pg.SGGMC(batch_size=50, model=model)
+
+
+def test_sparse_matrices_need_a_container():
+    with pm.Model() as model:
+        w = pm.Normal("w", shape=(2, 1))
+        matrix = pytensor.sparse.as_sparse_variable(csr_matrix(X))
+        pm.Normal("y", pytensor.sparse.structured_dot(matrix, w)[:, 0], 1.0, observed=Y)
+    with pytest.raises(ValueError, match=r"'constant 1' is a SciPy matrix, .*SparseData\(name"):
+        find_rows(model)
 
 
 def test_rows_that_depend_on_each_other():
