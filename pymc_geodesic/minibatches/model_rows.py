@@ -129,8 +129,8 @@ def find_rows(model: Model, selected: Sequence[str] | None = None) -> ModelRows:
         name = _name(model, leaf, data)
         if issparse(_value(leaf)):
             message = (
-                f"{name!r} is a SciPy matrix, whose rows cannot be divided into minibatches. Put it "
-                "into pymc_geodesic.SparseData(name, matrix)"
+                f"{name!r} is a SciPy matrix, whose rows cannot be divided into minibatches. Put "
+                "it into pymc_geodesic.SparseData(name, matrix)"
             )
             raise ValueError(see(message, "minibatch"))
         if np.shape(_value(leaf)) == (n_rows, n_rows):
