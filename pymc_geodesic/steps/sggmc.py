@@ -185,8 +185,9 @@ class SGGMC(GeodesicStep):
     friction minus the noise of the gradient estimate.
 
     *Coordinates are adapted* means that the warm-up determines a metric and, with minibatches,
-    control variates and the variance of the gradient noise. Coordinates are not adapted, that is,
-    all three are turned off, with ``step_size``, ``learning_rate``, ``friction``,
+    control variates and the variance of the gradient noise. Each gradient then contains all rows of
+    rare levels and indicators, at most 500 rows or a minibatch. Coordinates are not adapted, that
+    is, all three are turned off, with ``step_size``, ``learning_rate``, ``friction``,
     ``momentum_decay``, ``gradient_noise``, ``tune_temperature``, ``splitting="paper"``,
     ``metric=None`` or ``local``; if any of the variables is on a simplex; with minibatches for more
     than 150,000 coordinates; and in some cases with ``batches``. The log states the reason, and
