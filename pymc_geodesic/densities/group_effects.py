@@ -506,6 +506,7 @@ class GroupEffects:
         rest = np.zeros((n_others, n_others))
         is_transformed = np.isin(self.others, self.transformed)
         parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        diagonal, every = np.zeros(size), np.arange(size)
         for term in self._terms:
             (*second,) = term.curvature(*values)
             indices = second[len(second) - len(term.blocks) :]
@@ -520,9 +521,10 @@ class GroupEffects:
                 pairs, positive_part_of_rows(second, len(where)), strict=False
             ):
                 data = np.broadcast_to(curvature, where[k].shape)
-                parts.append((where[k], where[m], data))
-                if k != m:
-                    parts.append((where[m], where[k], data))
+                if k == m:
+                    diagonal += np.bincount(where[k], data, size)
+                else:
+                    parts += [(where[k], where[m], data), (where[m], where[k], data)]
             for i, direction in enumerate(self._directions()):
                 if not term.is_active[i]:
                     continue
@@ -541,7 +543,7 @@ class GroupEffects:
         priors = np.nan_to_num(self._curvature_of_priors(values), posinf=0.0, neginf=0.0)
         rest = positive_part(0.5 * (rest + rest.T)) + np.diag(np.abs(priors))
         square = np.meshgrid(self.others, self.others, indexing="ij")
-        parts.append((square[0].ravel(), square[1].ravel(), rest.ravel()))
+        parts += [(square[0].ravel(), square[1].ravel(), rest.ravel()), (every, every, diagonal)]
         rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
         return sparse.coo_matrix((data, (rows, columns)), shape=(size, size)).tocsr()
 
