@@ -79,7 +79,7 @@ def model_of(setting: Setting) -> pm.Model:
 
 
 def run(model: pm.Model, *, batch_size: int | None, draws: int) -> dict[str, float]:
-    """Sample a model, with all rows if there is no size of minibatches."""
+    """Sample a model by `SGGMC` with this batch size, or by `GMC` without one."""
     with model, SamplingWarnings():
         step = pg.GMC() if batch_size is None else pg.SGGMC(batch_size=batch_size)
         clock = DrawClock()

@@ -36,7 +36,6 @@ _log = logging.getLogger("pymc")
 _MOST_OTHERS = 300
 """Maximum number of coordinates that are no effects: each costs a pass over the rows."""
 
-
 _MOST_ZERO_SUM = 2000
 """Maximum number of entries of effects that sum to zero: their factor is dense."""
 

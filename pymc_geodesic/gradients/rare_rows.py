@@ -76,14 +76,19 @@ def rare_rows_in_minibatch(table: np.ndarray, minibatch: int) -> tuple[int, int]
     return before[minibatch], before[minibatch + n] - before[minibatch]
 
 
+@part
+def _evaluate_inner(table: np.ndarray, x: np.ndarray, minibatch: int, out: np.ndarray) -> None:
+    """Set the gradient of the function to which rare rows are added."""
+    inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER_CONTEXT],), np.int64)
+    evaluate(table[_INNER], x, minibatch, inner_context, out)
+
+
 @compiled_for_c
 def _without_rare_rows(position: Any, minibatch: int, context: Any, output: Any) -> float:
     table = array_at(context, (TABLE_LENGTH,), np.int64)
-    size = table[_SIZE]
-    x = array_at(position, (size,), np.float64)
-    gradient = array_at(output, (size,), np.float64)
-    inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER_CONTEXT],), np.int64)
-    evaluate(table[_INNER], x, minibatch, inner_context, gradient)
+    x = array_at(position, (table[_SIZE],), np.float64)
+    gradient = array_at(output, (table[_SIZE],), np.float64)
+    _evaluate_inner(table, x, minibatch, gradient)
     first, count = rare_rows_in_minibatch(table, minibatch)
     scale = array_at(table[_SCALE], (1,), np.float64)
     add_rare_rows(table, x, first, count, -scale[0], gradient)
@@ -93,11 +98,9 @@ def _without_rare_rows(position: Any, minibatch: int, context: Any, output: Any)
 @compiled_for_c
 def _with_rare_rows(position: Any, minibatch: int, context: Any, output: Any) -> float:
     table = array_at(context, (TABLE_LENGTH,), np.int64)
-    size = table[_SIZE]
-    x = array_at(position, (size,), np.float64)
-    gradient = array_at(output, (size,), np.float64)
-    inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER_CONTEXT],), np.int64)
-    evaluate(table[_INNER], x, minibatch, inner_context, gradient)
+    x = array_at(position, (table[_SIZE],), np.float64)
+    gradient = array_at(output, (table[_SIZE],), np.float64)
+    _evaluate_inner(table, x, minibatch, gradient)
     add_rare_rows(table, x, 0, table[_N_RARE], 1.0, gradient)
     return 0.0
 
