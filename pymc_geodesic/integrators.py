@@ -15,12 +15,15 @@ import numpy as np
 
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.manifolds.product_flows import EUCLIDEAN, geodesic, project, scaled_geodesic
-from pymc_geodesic.runtime.jit import Table, Vector, compiled, part
+from pymc_geodesic.runtime.jit import Flags, Table, Vector, compiled, part
 from pymc_geodesic.runtime.numerics import exponential
 from pymc_geodesic.runtime.streams import fill_normal
 
 EXACT = 0
 PAPER = 1
+
+NOT_HARMONIC = np.zeros(0, dtype=bool)
+"""``is_harmonic`` of `drift` if the Hamiltonian is not split."""
 
 
 class State(NamedTuple):
@@ -89,24 +92,24 @@ class Thermostat(NamedTuple):
 
 
 @part
-def drift(space: Space, state: State, time: float) -> None:
-    """Move along geodesics, block b for the time ``scales[b] * time``."""
-    scaled_geodesic(space.blocks, space.scales, state.x, state.v, time)
+def drift(space: Space, state: State, time: float, is_harmonic: Flags) -> None:
+    r"""Move along geodesics, and apply the flow of x·x/2 + v·v/2 to harmonic coordinates.
 
-
-@part
-def harmonic_drift(space: Space, state: State, is_harmonic: np.ndarray, time: float) -> None:
-    r"""Apply the flow of x·x/2 + v·v/2 to some Euclidean coordinates, and geodesics to the others.
+    This is the exact Hamiltonian flow of N(0, I):
 
     .. math:: x \leftarrow x \cos t + v \sin t, \quad v \leftarrow v \cos t - x \sin t
 
-    Block b moves for t = ``scales[b] * time``. This is the exact Hamiltonian flow of N(0, I).
+    Block b moves for t = ``scales[b] * time``.
 
     Parameters
     ----------
-    is_harmonic : ndarray of bool, shape (size,)
+    is_harmonic : ndarray of bool, shape (size,) or (0,)
+        Euclidean coordinates of a split Hamiltonian that follow this flow; empty if there are none.
     """
     blocks, x, v = space.blocks, state.x, state.v
+    if not is_harmonic.size:
+        scaled_geodesic(blocks, space.scales, x, v, time)
+        return
     for block in range(blocks.shape[0]):
         angle = space.scales[block] * time
         if blocks[block, 0] != EUCLIDEAN:
@@ -124,20 +127,21 @@ def harmonic_drift(space: Space, state: State, is_harmonic: np.ndarray, time: fl
 
 
 @part
-def cancel_harmonic_force(space: Space, state: State, is_harmonic: np.ndarray, time: float) -> None:
-    """Add x times ``scales[b] * time`` to v on the harmonic coordinates of Euclidean blocks b.
+def cancel_harmonic_force(
+    space: Space, x: Vector, force: Vector, time: float, is_harmonic: Flags
+) -> None:
+    """Add x times ``scales[b] * time`` to a force or velocity on harmonic coordinates.
 
-    Together with `kick` this is a kick by the residual ∇log π(x) + x, the part of the gradient that
-    `harmonic_drift` does not contain.
+    This leaves the residual ∇log π(x) + x of a gradient, the part that `drift` does not contain.
     """
-    blocks, x, v = space.blocks, state.x, state.v
-    for block in range(blocks.shape[0]):
+    blocks = space.blocks
+    for block in range(blocks.shape[0] if is_harmonic.size else 0):
         if blocks[block, 0] == EUCLIDEAN:
             factor = space.scales[block] * time
             start = blocks[block, 1]
             for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
                 if is_harmonic[i]:
-                    v[i] += factor * x[i]
+                    force[i] += factor * x[i]
 
 
 @compiled

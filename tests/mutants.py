@@ -286,6 +286,7 @@ UNPROJECTED = [
 REJECTED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
 """Mutants that the Metropolis test corrects; only their acceptance rates are wrong."""
 
+FIRST_HALF = "drift_with_thermostat(space, state, thermostat, targets"
 LAST = " if step < n_steps - 1 else 0.5 * step_size"
 
 ASYMMETRIC = [
@@ -293,10 +294,10 @@ ASYMMETRIC = [
         Mutant(name, kernel, ON_S2, edit)
         for kernel, first in (
             (sggmc, "drift(space, state"),
-            (gsgnht, "drift_with_thermostat(space, state, thermostat, targets"),
+            (gsgnht, FIRST_HALF),
         )
         for name, edit in (
-            ("no first half of a geodesic", (f"{first}, 0.5 * step_size)", "pass")),
+            ("no first half of a geodesic", (f"{first}, 0.5 * step_size, is_harmonic)", "pass")),
             ("whole last geodesic", (LAST, "")),
         )
     ),
@@ -312,8 +313,8 @@ ASYMMETRIC = [
         gsgnht,
         ON_S2,
         (
-            "drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size)",
-            "drift(space, state, 0.5 * step_size)",
+            f"{FIRST_HALF}, 0.5 * step_size, is_harmonic)",
+            "drift(space, state, 0.5 * step_size, is_harmonic)",
         ),
     ),
 ]

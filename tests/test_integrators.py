@@ -10,12 +10,12 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from pymc_geodesic.integrators import (
     EXACT,
+    NOT_HARMONIC,
     PAPER,
     State,
     cancel_harmonic_force,
     drift,
     friction_coefficients,
-    harmonic_drift,
     kick,
     kick_with_friction,
     kinetic_temperature,
@@ -271,16 +271,13 @@ def gradient_at(x):
 
 
 @njit
-def drift_from_python(space, state, time, is_split):
-    if is_split:
-        harmonic_drift(space, state, np.full(state.x.size, True), time)
-    else:
-        drift(space, state, time)
+def drift_from_python(space, state, time, is_harmonic):
+    drift(space, state, time, is_harmonic)
 
 
 @njit
-def cancel_from_python(space, state, time):
-    cancel_harmonic_force(space, state, np.full(state.x.size, True), time)
+def cancel_from_python(space, state, time, is_harmonic):
+    cancel_harmonic_force(space, state.x, state.v, time, is_harmonic)
 
 
 INTEGRATORS = pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])
@@ -288,15 +285,15 @@ INTEGRATORS = pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog"
 
 def leapfrog(x, v, step_size, n_steps, is_split=False, space=SPACE, gradient=gradient_at):
     state = State(x.copy(), v.copy())
+    is_harmonic = np.full(x.size, True) if is_split else NOT_HARMONIC
 
     def half_a_kick():
-        if is_split:
-            cancel_from_python(space.space, state, 0.5 * step_size)
+        cancel_from_python(space.space, state, 0.5 * step_size, is_harmonic)
         kick(space.blocks, state.x, state.v, gradient(state.x), 0.5 * step_size)
 
     for _ in range(n_steps):
         half_a_kick()
-        drift_from_python(space.space, state, step_size, is_split)
+        drift_from_python(space.space, state, step_size, is_harmonic)
         half_a_kick()
     return state.x, state.v
 

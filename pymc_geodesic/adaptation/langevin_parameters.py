@@ -20,13 +20,14 @@ if the injected noise is multiplied by c_j. It is 1 for all h if c_j² = 1 − a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pymc_geodesic.integrators import NOT_HARMONIC
 from pymc_geodesic.manifolds import Product
 
 
@@ -41,11 +42,22 @@ class LangevinParameterSettings:
     max_step_size : float
         Upper bound on h with a momentum. With it, the standard deviations of sixteen posteriors are
         0.95 to 1.04 times those of their references (`benchmarks.adaptation`).
+    max_split_step_size : float
+        The same with a split Hamiltonian. On N(0, I) and without gradient noise two steps of 1 make
+        0.99 effective draws for means and 0.92 for squares, four leapfrog steps of 0.5 the same; by
+        calculation.
+    max_split_error : float
+        Upper bound on the relative error of a variance of N(0, 1 / (1 + δ)) that follows the flow
+        of N(0, 1) between kicks, |δ| h²/12; by calculation.
+    max_split_error_of_scales : float
+        Upper bound on the standard deviation over the posterior of the first-order error of the
+        Hamiltonian of a split step, if a scale is shared: that is the largest error of its mean in
+        standard deviations, by calculation.
     friction : float
         C without gradient noise. In a single experiment with four inner steps of 0.5 per draw, a
         logistic regression had 0.78 effective draws per draw for means and 0.82 for squares.
-    min_steps, max_steps : int
-        Bounds on the number of inner steps per draw.
+    max_steps : int
+        Upper bound on the number of inner steps per draw.
     step_tolerance : float
         Fraction of an inner step that is neglected when the number of steps is rounded up.
     max_noise : float
@@ -86,8 +98,10 @@ class LangevinParameterSettings:
     """
 
     max_step_size: float = 0.5
+    max_split_step_size: float = 1.0
+    max_split_error: float = 0.02
+    max_split_error_of_scales: float = 0.1
     friction: float = 1.0
-    min_steps: int = 4
     max_steps: int = 100
     step_tolerance: float = 0.1
     max_noise: float = 1.0
@@ -125,6 +139,8 @@ class LangevinParameters:
         Bounds on ξ/C after each draw.
     block_friction : ndarray, shape (n_blocks,), optional
         C of each block, if all coordinates of a block have the same.
+    is_harmonic : ndarray of bool, shape (size,) or (0,)
+        Harmonic coordinates of a split Hamiltonian (`pymc_geodesic.integrators.drift`).
     """
 
     step_size: float
@@ -134,6 +150,7 @@ class LangevinParameters:
     temperatures: np.ndarray | None = None
     thermostat_bounds: tuple[ArrayLike, ArrayLike] | None = None
     block_friction: np.ndarray | None = None
+    is_harmonic: np.ndarray = field(default_factory=lambda: NOT_HARMONIC)
 
     def temperatures_of(self, product: Product) -> np.ndarray:
         """Target temperature of each block."""
@@ -173,7 +190,12 @@ class ParameterRule(Protocol):
     """Parameters, and bounds on the step size, for gradient noise of known variance."""
 
     def parameters(
-        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+        self,
+        noise: np.ndarray,
+        *,
+        step_size: float | None = None,
+        n_steps: int | None = None,
+        is_split: bool = False,
     ) -> LangevinParameters:
         """Compute the parameters that are not specified.
 
@@ -183,6 +205,8 @@ class ParameterRule(Protocol):
             b_j, in whitened coordinates.
         step_size, n_steps : optional
             Specified values, which are used unchanged.
+        is_split : bool
+            Whether the Hamiltonian is split.
         """
 
     def max_step_size_for_shape(
@@ -239,10 +263,17 @@ class UnderdampedRule:
         self._max_noise = max_noise
 
     def parameters(
-        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+        self,
+        noise: np.ndarray,
+        *,
+        step_size: float | None = None,
+        n_steps: int | None = None,
+        is_split: bool = False,
     ) -> LangevinParameters:
         """Compute the parameters; see `underdamped_parameters`."""
-        chosen = underdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
+        chosen = underdamped_parameters(
+            noise, step_size=step_size, n_steps=n_steps, is_split=is_split
+        )
         longest = math.sqrt(self._max_noise / _largest(noise))
         if step_size is not None or chosen.step_size <= longest:
             return chosen
@@ -289,7 +320,12 @@ class OverdampedRule:
     """
 
     def parameters(
-        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+        self,
+        noise: np.ndarray,
+        *,
+        step_size: float | None = None,
+        n_steps: int | None = None,
+        is_split: bool = False,
     ) -> LangevinParameters:
         """Compute the parameters; see `overdamped_parameters`."""
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
@@ -311,7 +347,11 @@ class OverdampedRule:
 
 
 def underdamped_parameters(
-    noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
+    noise: np.ndarray,
+    *,
+    step_size: float | None = None,
+    n_steps: int | None = None,
+    is_split: bool = False,
 ) -> LangevinParameters:
     """Compute step size, friction and number of steps with a momentum; see `ParameterRule`.
 
@@ -327,7 +367,8 @@ def underdamped_parameters(
     (0.1, [6.0, 1.0], 100)
     """
     if step_size is None:
-        step_size = min(SETTINGS.max_step_size, math.sqrt(SETTINGS.max_noise / _largest(noise)))
+        longest = SETTINGS.max_split_step_size if is_split else SETTINGS.max_step_size
+        step_size = min(longest, math.sqrt(SETTINGS.max_noise / _largest(noise)))
     friction = SETTINGS.friction + 0.5 * step_size * noise
     if n_steps is None:
         decorrelation = (2.0 * friction.mean() + step_size * noise.mean()) / step_size
@@ -370,4 +411,4 @@ def _largest(noise: np.ndarray) -> float:
 
 
 def _clip_steps(n_steps: int) -> int:
-    return int(np.clip(n_steps, SETTINGS.min_steps, SETTINGS.max_steps))
+    return min(n_steps, SETTINGS.max_steps)

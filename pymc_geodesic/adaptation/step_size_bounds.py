@@ -18,7 +18,10 @@ import numpy as np
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows
+from pymc_geodesic.adaptation.whitened_trajectories import harmonic_coordinates
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.integrators import NOT_HARMONIC
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,8 @@ class StepSizeBoundSettings:
         Upper bound on the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
         Minimum number of gradients from which the direction of largest curvature is estimated.
+    draws_for_split : int
+        Minimum number of draws of the exploration from which the Hamiltonian is split.
     shared_scale_ratio : int
         Minimum ratio of all coordinates to those of a variable for which that variable counts as a
         hierarchical scale.
@@ -70,6 +75,7 @@ class StepSizeBoundSettings:
     thermostat_bounds: tuple[float, float] = (-0.5, math.inf)
     max_anisotropy_bias: float = 0.05
     min_gradients: int = 10
+    draws_for_split: int = 30
     shared_scale_ratio: int = 20
 
 
@@ -146,6 +152,8 @@ class BoundedParameters:
     parameters : LangevinParameters or None
         None before the first choice.
     bounds : StepSizeBounds
+    is_harmonic : ndarray of bool
+        See `LangevinParameters`.
     """
 
     def __init__(self, rule: ParameterRule, n_steps: int | None) -> None:
@@ -155,7 +163,7 @@ class BoundedParameters:
     def reset(self) -> None:
         """Discard parameters and bounds."""
         self.parameters: LangevinParameters | None = None
-        self.bounds = StepSizeBounds()
+        self.bounds, self.is_harmonic = StepSizeBounds(), NOT_HARMONIC
         self._noise_fraction = 1.0
         self._check = TemperatureCheck()
 
@@ -185,7 +193,8 @@ class BoundedParameters:
     def _within(
         self, bounds: StepSizeBounds, noise: np.ndarray, n_steps: int | None
     ) -> LangevinParameters:
-        parameters = self.rule.parameters(noise, n_steps=n_steps)
+        is_split = self.is_harmonic.size > 0
+        parameters = self.rule.parameters(noise, n_steps=n_steps, is_split=is_split)
         longest = min(bounds.by_posterior, bounds.by_anisotropy, bounds.by_heterogeneity)
         if parameters.step_size > longest:
             return self.rule.parameters(noise, step_size=longest, n_steps=n_steps)
@@ -198,6 +207,7 @@ class BoundedParameters:
             parameters,
             noise=self._noise_fraction * parameters.noise,
             thermostat_bounds=SETTINGS.thermostat_bounds,
+            is_harmonic=self.is_harmonic,
         )
         return self.parameters
 
@@ -229,6 +239,7 @@ class BoundedParameters:
         return {
             "parameters": {} if self.parameters is None else asdict(self.parameters),
             "bounds": asdict(self.bounds),
+            "is_harmonic": self.is_harmonic.copy(),
             "noise_fraction": self._noise_fraction,
             "temperature_sums": self._check.sums.copy(),
         }
@@ -237,7 +248,7 @@ class BoundedParameters:
     def state(self, state: dict[str, Any]) -> None:
         parameters = copy.deepcopy(state["parameters"])
         self.parameters = LangevinParameters(**parameters) if parameters else None
-        self.bounds = StepSizeBounds(**state["bounds"])
+        self.bounds, self.is_harmonic = StepSizeBounds(**state["bounds"]), state["is_harmonic"]
         self._noise_fraction = state["noise_fraction"]
         self._check.sums = state["temperature_sums"].copy()
 
@@ -280,6 +291,61 @@ def has_shared_scales(sizes: Sequence[int]) -> bool:
     (True, False, False)
     """
     return bool(sizes) and min(sizes) * SETTINGS.shared_scale_ratio <= sum(sizes)
+
+
+def split_hamiltonian(
+    metric: Metric, x: np.ndarray, gradients: np.ndarray, *, has_shared_scales: bool
+) -> tuple[np.ndarray, float]:
+    r"""Choose the harmonic coordinates of a split Hamiltonian, and an upper bound on h.
+
+    Along a coordinate of curvature 1 + δ a step has the relative error δ h²/12 of the variance. The
+    first-order error of the Hamiltonian is h²/24 (v·δv − z·δz), for any residual with the variance
+    :math:`2 (h^2 / 24)^2 \operatorname{Var}(z \cdot r)` over the posterior; where many coordinates
+    share a scale it may concern that scale.
+
+    Parameters
+    ----------
+    metric : Metric
+    x, gradients : ndarray, shape (n, d)
+        Positions and gradients of the log-density there.
+    has_shared_scales : bool
+        Whether many coordinates depend on a few scale parameters.
+
+    Returns
+    -------
+    is_harmonic : ndarray of bool, shape (d,) or (0,)
+        Empty if the Hamiltonian is not split.
+    longest : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.step_size_bounds import split_hamiltonian
+    >>> from pymc_geodesic.gradients.metric import Metric
+    >>> x = np.random.default_rng(1).normal(size=(100, 2))
+    >>> metric = Metric(np.zeros(2), np.ones(2))
+    >>> split_hamiltonian(metric, x, -x, has_shared_scales=False)
+    (array([ True,  True]), 1.0)
+    >>> split_hamiltonian(metric, x, -x**3, has_shared_scales=False)
+    (array([], dtype=bool), inf)
+    """
+    z = metric.whiten(x)
+    z -= z.mean(axis=0)
+    residual = z + metric.to_gradient(gradients)
+    residual -= residual.mean(axis=0)
+    mean_square = np.mean(residual**2, axis=0)
+    is_harmonic, _ = harmonic_coordinates(mean_square)
+    has_exceptions = not is_harmonic.all()
+    if not is_harmonic.any() or (has_exceptions and metric.is_dense):
+        return NOT_HARMONIC, math.inf
+    longest = LANGEVIN.max_step_size if has_exceptions else LANGEVIN.max_split_step_size
+    largest = math.sqrt(float(mean_square[is_harmonic].max()))
+    error = largest / 12.0 / LANGEVIN.max_split_error
+    if has_shared_scales:
+        products = np.sum((z * residual)[:, is_harmonic], axis=1)
+        of_scales = math.sqrt(2.0) / 24.0 * float(products.std())
+        error = max(error, of_scales / LANGEVIN.max_split_error_of_scales)
+    return is_harmonic, min(longest, 1.0 / math.sqrt(max(error, 1e-12)))
 
 
 # --- manifolds -------------------------------------------------------------------------------

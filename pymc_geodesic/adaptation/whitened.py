@@ -18,6 +18,7 @@ Afterwards, in *sampling*, only the thermostats change.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -38,12 +39,14 @@ from pymc_geodesic.adaptation.gradient_noise import (
 )
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
+from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as STEP_SIZE
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
     has_shared_scales,
     max_step_size_for_anisotropic_noise,
     max_step_size_from_exploration_gradients,
     runaway_temperature,
+    split_hamiltonian,
 )
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -201,6 +204,8 @@ class WhitenedAdaptation:
         Number of inner steps per draw; chosen by default.
     cost : MinibatchCost, optional
         Expected cost of minibatches.
+    may_split : bool
+        Whether the dynamics may split the Hamiltonian.
 
     Attributes
     ----------
@@ -223,6 +228,7 @@ class WhitenedAdaptation:
         order: str | int = "auto",
         n_steps: int | None,
         cost: MinibatchCost | None = None,
+        may_split: bool = False,
     ) -> None:
         self.gradient, self._estimator, self.cost = gradient, estimator, cost
         self._next_minibatches = estimator.next_minibatches
@@ -232,6 +238,7 @@ class WhitenedAdaptation:
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
+        self._may_split = may_split and not self._points
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
         self._is_rare: np.ndarray | None = None
         # with a momentum, in proportion to the noise of minibatches
@@ -445,15 +452,26 @@ class WhitenedAdaptation:
     def _bound_step_size(self) -> None:
         """Bound the step size by the shape and curvature of the posterior."""
         sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        by_posterior = self._bounded.rule.max_step_size_for_shape(
-            self._trajectories.recent_step_size,
-            self._model_product.dim,
-            has_shared_scales=has_shared_scales(sizes),
+        scales, windows, bounded = (
+            has_shared_scales(sizes),
+            self._trajectories.windows,
+            self._bounded,
         )
+        by_posterior = math.inf
+        if self._may_split and len(windows) >= STEP_SIZE.draws_for_split:
+            bounded.is_harmonic, by_posterior = split_hamiltonian(
+                self.gradient.metric, windows.positions, windows.gradients, has_shared_scales=scales
+            )
+        if not bounded.is_harmonic.size:
+            by_posterior = bounded.rule.max_step_size_for_shape(
+                self._trajectories.recent_step_size,
+                self._model_product.dim,
+                has_shared_scales=scales,
+            )
         by_curvature = max_step_size_from_exploration_gradients(
-            self._points, self._trajectories.windows, self.gradient
+            self._points, windows, self.gradient
         )
-        bounds = self._bounded.bounds
+        bounds = bounded.bounds
         bounds.by_posterior = min(bounds.by_posterior, by_posterior, by_curvature)
 
     # --- 3. noise measurement ----------------------------------------------------------------

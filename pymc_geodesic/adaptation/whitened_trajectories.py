@@ -30,9 +30,10 @@ from pymc_geodesic.adaptation.components import (
 from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows, factor_estimator
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
+from pymc_geodesic.integrators import NOT_HARMONIC
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
-from pymc_geodesic.kernels.gmc import MAX_STAGES, NOT_HARMONIC, Leapfrog
+from pymc_geodesic.kernels.gmc import MAX_STAGES, Leapfrog
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.monitoring.funnels import Funnel

@@ -14,7 +14,7 @@ accept with probability min(1, exp(−ΔH))         `accept_or_reject`
 
 In whitened coordinates, where the posterior of Euclidean coordinates is nearly N(0, I), the
 Hamiltonian can be split: the flow of N(0, I), a rotation of (x, v), replaces the geodesic, and
-kicks use only the residual ∇log π(x) + x (`harmonic_drift`). Since the residual is small, the error
+kicks use only the residual ∇log π(x) + x (`drift`). Since the residual is small, the error
 to first order is that of a quadrature of the kicks along the exact flow. Their times and weights
 are those of Gauss-Lobatto quadrature, instead of the trapezoidal rule of leapfrog steps.
 """
@@ -27,10 +27,10 @@ from typing import NamedTuple
 import numpy as np
 
 from pymc_geodesic.integrators import (
+    NOT_HARMONIC,
     State,
     cancel_harmonic_force,
     drift,
-    harmonic_drift,
     kick,
     refresh_velocity,
 )
@@ -84,10 +84,6 @@ class Chains(NamedTuple):
     number: int
     x: Vector
     current: Vector
-
-
-NOT_HARMONIC = np.zeros(0, dtype=bool)
-"""`Leapfrog.is_harmonic` of leapfrog steps."""
 
 
 class Leapfrog(NamedTuple):
@@ -170,8 +166,7 @@ def kick_by_gradient(
     space: Space, state: State, gradient: Vector, time: float, is_harmonic: np.ndarray
 ) -> None:
     """Kick by the gradient, or by the residual on harmonic coordinates."""
-    if is_harmonic.size:
-        cancel_harmonic_force(space, state, is_harmonic, time)
+    cancel_harmonic_force(space, state.x, state.v, time, is_harmonic)
     kick(space.blocks, state.x, state.v, gradient, time)
 
 
@@ -221,10 +216,7 @@ def leapfrog_steps(
     kick_by_gradient(space, state, gradient, weights[0] * tau, is_harmonic)
     for step in range(n_steps):
         stage = step % stages
-        if is_harmonic.size:
-            harmonic_drift(space, state, is_harmonic, intervals[stage] * tau)
-        else:
-            drift(space, state, intervals[stage] * tau)
+        drift(space, state, intervals[stage] * tau, is_harmonic)
         evaluate(logp_grad.address, state.x, minibatch, logp_grad.context, output)
         weight = weights[stage + 1]
         if stage == stages - 1 and step < n_steps - 1:  # of this quadrature and the next

@@ -12,6 +12,7 @@ from pymc_geodesic.integrators import (
     State,
     Thermostat,
     block_slice,
+    cancel_harmonic_force,
     drift,
     friction_coefficients,
     kick_with_friction,
@@ -22,7 +23,7 @@ from pymc_geodesic.integrators import (
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
-from pymc_geodesic.runtime.jit import Integers, Matrix, Stream, Vector, borrow, kernel, part
+from pymc_geodesic.runtime.jit import Flags, Integers, Matrix, Stream, Vector, borrow, kernel, part
 from pymc_geodesic.runtime.streams import fill_normal
 
 MAX_STEP_ERROR = 0.9
@@ -37,18 +38,31 @@ OUTLIER_RATIO = 10.0
 
 @part
 def drift_with_thermostat(
+    space: Space,
+    state: State,
+    thermostat: Thermostat,
+    targets: Vector,
+    time: float,
+    is_harmonic: Flags,
+) -> None:
+    """Step A: `drift`, and ξ ← ξ + time · (v·v/m − τ)/Q, half before and half after it.
+
+    ``targets`` contains τ of each block; it is 1 in algorithm 2. On geodesics v·v is constant.
+    """
+    update_thermostat(space, state, thermostat, targets, 0.5 * time)
+    drift(space, state, time, is_harmonic)
+    update_thermostat(space, state, thermostat, targets, 0.5 * time)
+
+
+@part
+def update_thermostat(
     space: Space, state: State, thermostat: Thermostat, targets: Vector, time: float
 ) -> None:
-    """Step A: move along geodesics, on which v·v is constant, and ξ ← ξ + time · (v·v/m − τ)/Q.
-
-    ``targets`` contains τ of each block; it is 1 in algorithm 2.
-    """
-    blocks = space.blocks
-    for block in range(blocks.shape[0]):
-        v = state.v[block_slice(blocks, block)]
+    """Change ξ by time · (v·v/m − τ)/Q."""
+    for block in range(space.blocks.shape[0]):
+        v = state.v[block_slice(space.blocks, block)]
         deviation = kinetic_temperature(v, space.dims[block]) - targets[block]
         thermostat.xi[block] += time * deviation / thermostat.inertia[block]
-    drift(space, state, time)
 
 
 @kernel
@@ -60,6 +74,7 @@ def gsgnht(
     thermostat: Thermostat,
     curvature_sums: Matrix,
     step_size: float,
+    is_harmonic: Flags,
     friction: FrictionAndNoise,
     stream: Stream,
     scratch: Scratch,
@@ -82,8 +97,8 @@ def gsgnht(
     A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift_with_thermostat`
     ===== ========================================================= ===============================
 
-    The order of Λ(x), merged steps, minibatches, V and the splitting ``EXACT`` are as in
-    `pymc_geodesic.kernels.sggmc`.
+    The order of Λ(x), merged steps, minibatches, V, the splitting ``EXACT`` and the split
+    Hamiltonian are as in `pymc_geodesic.kernels.sggmc`.
 
     Along geodesics the mean of v·v/m differs from the temperature of the positions by a factor that
     tends to 1 as ε → 0: `target_along_geodesics` replaces the 1 of the algorithm.
@@ -95,7 +110,8 @@ def gsgnht(
     curvature_sums : ndarray, shape (n_blocks, 2)
         Sums of v·v and of λ v·v, where λ is the curvature of −log π along v, which
         `update_curvature` updates at each draw; initially zeros, which means λ = 0.
-    logp_grad, minibatches, space, state, step_size, friction, stream, scratch, temperatures
+    logp_grad, minibatches, space, state, step_size, is_harmonic, friction, stream
+    scratch, temperatures
         See `pymc_geodesic.kernels.sggmc`.
 
     Returns
@@ -124,9 +140,10 @@ def gsgnht(
         targets[block] = target_along_geodesics(
             thermostat.temperatures[block], curvature_sums[block], whole_decay, step_size, splitting
         )
-    drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size)  # A
+    drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size, is_harmonic)  # A
     for step in range(n_steps):
         evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
+        cancel_harmonic_force(space, x, gradient, 1.0, is_harmonic)
         fill_normal(stream, noise)
         for block in range(n_blocks):
             own = block_slice(blocks, block)
@@ -142,7 +159,7 @@ def gsgnht(
             )
         project(blocks, x, v)  # Λ(x)
         time = step_size if step < n_steps - 1 else 0.5 * step_size
-        drift_with_thermostat(space, state, thermostat, targets, time)  # A, and the next A
+        drift_with_thermostat(space, state, thermostat, targets, time, is_harmonic)  # A, next A
     for block in range(n_blocks):
         temperatures[block] /= n_steps
         targets[block] *= n_steps * space.dims[block]

@@ -9,6 +9,7 @@ from pymc_geodesic.integrators import (
     Scratch,
     State,
     block_slice,
+    cancel_harmonic_force,
     drift,
     friction_coefficients,
     kick_with_friction,
@@ -17,7 +18,7 @@ from pymc_geodesic.integrators import (
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.manifolds.product_flows import project
 from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
-from pymc_geodesic.runtime.jit import Integers, Stream, Vector, borrow, kernel
+from pymc_geodesic.runtime.jit import Flags, Integers, Stream, Vector, borrow, kernel
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -28,6 +29,7 @@ def sggmc(
     space: Space,
     state: State,
     step_size: float,
+    is_harmonic: Flags,
     friction: FrictionAndNoise,
     stream: Stream,
     scratch: Scratch,
@@ -49,6 +51,10 @@ def sggmc(
     a draw and V(x) at each step; the kernel uses one minibatch for each step, and the V of its
     argument.
 
+    With a split Hamiltonian, harmonic coordinates follow the exact flow of N(0, I) in A, and B
+    kicks them by the residual ∇log π̃(x) + x. If the posterior is N(0, I) and V is known, this is
+    exact for every ε with ε²V < 1, and the estimates of the temperature remain valid.
+
     Parameters
     ----------
     logp_grad : Callback
@@ -62,6 +68,8 @@ def sggmc(
         Position x and velocity v.
     step_size : float
         ε, a time; in units of posterior standard deviations in whitened coordinates.
+    is_harmonic : ndarray of bool, shape (size,) or (0,)
+        Harmonic coordinates of a split Hamiltonian (`pymc_geodesic.integrators.drift`).
     friction : FrictionAndNoise
         C and V of each coordinate.
     stream : ndarray of uint64, shape (2,)
@@ -92,9 +100,10 @@ def sggmc(
         step_size, friction.friction, friction.known_noise, splitting, decay, noise_sd
     )
     temperatures[:] = 0.0
-    drift(space, state, 0.5 * step_size)  # A
+    drift(space, state, 0.5 * step_size, is_harmonic)  # A
     for step in range(n_steps):
         evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
+        cancel_harmonic_force(space, x, gradient, 1.0, is_harmonic)
         fill_normal(stream, noise)
         for block in range(blocks.shape[0]):
             own = block_slice(blocks, block)
@@ -106,7 +115,8 @@ def sggmc(
                 square, power, decay[own.start], step_size, splitting, space.dims[block]
             )
         project(blocks, x, v)  # Λ(x)
-        drift(space, state, step_size if step < n_steps - 1 else 0.5 * step_size)  # A, and next A
+        time = step_size if step < n_steps - 1 else 0.5 * step_size
+        drift(space, state, time, is_harmonic)  # A, and next A
     for block in range(blocks.shape[0]):
         temperatures[block] /= n_steps
     return clips

@@ -164,6 +164,7 @@ def whitened_adaptation(
     control_variates: str | int,
     rule: ParameterRule,
     n_steps: int | None,
+    may_split: bool = False,
 ) -> WhitenedAdaptation | Ineligibility:
     """Create the adaptation in whitened coordinates, or return the reason why there is none.
 
@@ -177,6 +178,8 @@ def whitened_adaptation(
         Euclidean variables that are angles.
     rule : ParameterRule
         Step size, friction and number of steps for gradient noise of known variance.
+    may_split : bool
+        Whether the dynamics can split the Hamiltonian; never with angles.
     metric, control_variates, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -229,6 +232,7 @@ def whitened_adaptation(
             rule=rule,
             control_variates=control_variates,
         ),
+        may_split=may_split and not angles,
     )
 
 
@@ -247,6 +251,7 @@ def langevin_adaptation(
     tune_temperature: float | None,
     max_annealed_thermostat: float = THERMOSTATS.max_thermostat,
     n_steps: int | None,
+    may_split: bool = False,
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
 
@@ -269,6 +274,8 @@ def langevin_adaptation(
         Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
         Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
+    may_split : bool
+        See `whitened_adaptation`.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -286,6 +293,7 @@ def langevin_adaptation(
         control_variates=control_variates,
         rule=rule,
         n_steps=n_steps,
+        may_split=may_split,
     )
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
@@ -455,6 +463,7 @@ def compose_geodesic_langevin(
         gradient_noise=gradient_noise,
         tune_temperature=tune_temperature,
         n_steps=n_steps,
+        may_split=True,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
     step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)

@@ -8,6 +8,7 @@ from numba import njit, types
 
 from pymc_geodesic.integrators import (
     EXACT,
+    NOT_HARMONIC,
     FrictionAndNoise,
     Scratch,
     State,
@@ -139,6 +140,7 @@ def run_langevin(
     n_steps: int | None = None,
     context: np.ndarray | None = None,
     splitting: int = EXACT,
+    is_harmonic: bool = False,
     kernel: Callable[..., Any] | None = None,
 ) -> Ends:
     """Run one call of SGGMC, or with an inertia of gSGNHT, on each of ``n`` chains.
@@ -152,6 +154,7 @@ def run_langevin(
     step_size = target.step_size if step_size is None else step_size
     arguments = np.zeros(round(TIME / step_size) if n_steps is None else n_steps, dtype=np.int64)
     space = Space(product.blocks, product.dims, np.ones(n_blocks) if scales is None else scales)
+    harmonic = np.full(product.size, True) if is_harmonic else NOT_HARMONIC
     frictions = friction_of(product.size, friction, known_noise, splitting)
     scratch = Scratch(np.empty(product.size), np.empty(product.size))
     temperatures, thermostats = np.empty((n, n_blocks)), np.zeros((n, n_blocks))
@@ -170,7 +173,7 @@ def run_langevin(
             )
         kernel(
             callback, arguments, space, State(x[chain], v[chain]), *thermostat, step_size,
-            frictions, streams[chain], scratch, temperatures[chain],
+            harmonic, frictions, streams[chain], scratch, temperatures[chain],
         )  # fmt: skip
     return Ends(x, v, thermostats, temperatures)
 

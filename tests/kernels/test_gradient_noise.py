@@ -6,7 +6,7 @@ from numba import njit, types
 from scipy.optimize import brentq
 
 from pymc_geodesic.adaptation.annealed_parameters import noise_bias, repetition
-from pymc_geodesic.integrators import Scratch, State
+from pymc_geodesic.integrators import NOT_HARMONIC, Scratch, State
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.runtime.gradient_functions import array_at
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
@@ -104,8 +104,8 @@ def test_clips_are_counted(noisy):
     x, v, streams = start(TARGET, 1)
     clips = sggmc(
         called(logp_grad, context), np.zeros(6, dtype=np.int64), TARGET.product.space,
-        State(x[0], v[0]), STEP, friction_of(3, FRICTION, [0.0, 1e9, 1e9]), streams[0],
-        Scratch(np.empty(3), np.empty(3)), np.empty(1),
+        State(x[0], v[0]), STEP, NOT_HARMONIC, friction_of(3, FRICTION, [0.0, 1e9, 1e9]),
+        streams[0], Scratch(np.empty(3), np.empty(3)), np.empty(1),
     )  # fmt: skip
     assert clips == 2
 

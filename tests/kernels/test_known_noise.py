@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 from scipy.linalg import solve_discrete_lyapunov
 
-from pymc_geodesic.integrators import Scratch, State
+from pymc_geodesic.integrators import NOT_HARMONIC, Scratch, State
 from pymc_geodesic.kernels import gsgnht, sggmc
 from pymc_geodesic.manifolds import Euclidean, Product
 from pymc_geodesic.runtime.streams import fill_normal, new_stream
@@ -135,10 +135,12 @@ def _normal(x, gradient):
     return total
 
 
+@pytest.mark.parametrize("is_split", [False, True], ids=["leapfrog", "split"])
 @pytest.mark.parametrize(("h", "part"), cross([0.5, 0.1], [0.6, 0.0]))
-def test_normal_distribution_is_exact_at_any_step(h, part):
+def test_normal_distribution_is_exact_at_any_step(h, part, is_split):
     """The stationary covariance by Lyapunov's equation, map and noise measured on the kernel."""
     target = Target("normal", Product([("x", Euclidean(3), 1)]), njit(_normal), None, None)
+    is_harmonic = PRECISION == 1.0 if is_split else NOT_HARMONIC
     friction = np.array([1.0, 2.0, 5.0])
     noise = noise_of_part(h, friction, np.full(3, part))
     logp_grad = compile_logp_grad(target)
@@ -148,7 +150,7 @@ def test_normal_distribution_is_exact_at_any_step(h, part):
         temperatures = np.empty(1)
         sggmc(
             called(logp_grad), np.zeros(1, dtype=np.int64), target.product.space, State(x, v), h,
-            friction_of(3, friction, noise), new_stream(np.random.default_rng(5)),
+            is_harmonic, friction_of(3, friction, noise), new_stream(np.random.default_rng(5)),
             Scratch(np.empty(3), np.empty(3)), temperatures,
         )  # fmt: skip
         return np.concatenate([x, v]), temperatures[0]
@@ -164,8 +166,10 @@ def test_normal_distribution_is_exact_at_any_step(h, part):
         gain[[j, 3 + j], j] = injected[[j, 3 + j]] / normal[j]
     kick = 0.5 * h * (1.0 + np.exp(-friction * h))
     of_gradient = np.zeros((6, 3))
+    line, circle = np.array([0.5 * h, 1.0]), np.array([np.sin(0.5 * h), np.cos(0.5 * h)])
     for j in range(3):  # effect of `kick` on position and velocity
-        of_gradient[[j, 3 + j], j] = kick[j] * np.array([0.5 * h, 1.0])
+        is_on_circle = is_split and is_harmonic[j]
+        of_gradient[[j, 3 + j], j] = kick[j] * (circle if is_on_circle else line)
     noise_covariance = gain @ gain.T + of_gradient @ (noise[:, np.newaxis] * of_gradient.T)
     covariance = solve_discrete_lyapunov(moves, noise_covariance)
     np.testing.assert_allclose(np.diag(covariance)[:3], 1.0 / PRECISION, rtol=1e-10)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.integrators import Scratch, State, refresh_velocity
+from pymc_geodesic.integrators import NOT_HARMONIC, Scratch, State, refresh_velocity
 from pymc_geodesic.kernels import sggmc
 from pymc_geodesic.manifolds import Product, Sphere
 from pymc_geodesic.runtime.streams import new_stream
@@ -36,7 +36,8 @@ def test_drift_off_the_sphere(n_steps):
     temperatures = np.empty(1)
     sggmc(
         called(logp_grad), np.zeros(n_steps, dtype=np.int64), product.space, State(x, v), 0.003,
-        friction_of(SIZE, 30.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
+        NOT_HARMONIC, friction_of(SIZE, 30.0, 0.0), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     assert abs(np.linalg.norm(x) - 1.0) < 1e-10
     assert abs(x @ v) / np.linalg.norm(v) < 1e-10

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat
+from pymc_geodesic.integrators import EXACT, NOT_HARMONIC, PAPER, Scratch, State, Thermostat
 from pymc_geodesic.kernels import gmc, gsgnht, sggmc
 from pymc_geodesic.kernels.gmc import Chains, Leapfrog, Record
 from pymc_geodesic.kernels.gsgnht import CURVATURE_MEMORY
@@ -93,28 +93,42 @@ def temperature_by_hand(v, force, friction, splitting):
     return v @ (v + 0.5 * STEP * ratio * force) / (ratio * SIZE)
 
 
-splittings = pytest.mark.parametrize("splitting", [EXACT, PAPER], ids=["exact", "paper"])
+IS_HARMONIC = np.arange(SIZE) % 2 == 0
+
+kicks = pytest.mark.parametrize(
+    ("splitting", "is_harmonic"),
+    [(EXACT, NOT_HARMONIC), (PAPER, NOT_HARMONIC), (EXACT, IS_HARMONIC)],
+    ids=["exact", "paper", "split"],
+)
 
 
-@splittings
-def test_sggmc_is_sghmc(state, splitting):
+def flow(x, v, time, is_harmonic):
+    """Exact flow of N(0, 1) in harmonic coordinates, and straight lines in the others."""
+    state = (x + 1j * v) * np.exp(-1j * time)
+    return np.where(is_harmonic, state.real, x + time * v), np.where(is_harmonic, state.imag, v)
+
+
+@kicks
+def test_sggmc_is_sghmc(state, splitting, is_harmonic):
+    harmonic = is_harmonic if is_harmonic.size else np.zeros(SIZE, dtype=bool)
     x, v, stream = state
     expected_x, expected_v, same_stream = x.copy(), v.copy(), stream.copy()
     expected_temperatures = []
     for _ in range(N_STEPS):
-        expected_x += 0.5 * STEP * expected_v
-        force = gradient(expected_x)
+        expected_x, expected_v = flow(expected_x, expected_v, 0.5 * STEP, harmonic)
+        force = gradient(expected_x) + harmonic * expected_x
         expected_temperatures.append(
             temperature_by_hand(expected_v, force, FRICTION[splitting][0], splitting)
         )
         expected_v = friction_and_noise(expected_v, force, 0.0, splitting, normals(same_stream))
-        expected_x += 0.5 * STEP * expected_v
+        expected_x, expected_v = flow(expected_x, expected_v, 0.5 * STEP, harmonic)
 
     temperatures = np.empty(1)
     clips = sggmc(
         called(native_function(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
-        FLAT.space, State(x, v), STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting),
-        stream, Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
+        FLAT.space, State(x, v), STEP, is_harmonic,
+        friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(v, expected_v, rtol=1e-12, atol=1e-12)
@@ -123,24 +137,32 @@ def test_sggmc_is_sghmc(state, splitting):
     assert clips == 0
 
 
-@splittings
-def test_gsgnht_is_sgnht(state, splitting):
+@kicks
+def test_gsgnht_is_sgnht(state, splitting, is_harmonic):
     """Ding et al. (2014) in the order A B O B A; in the paper's splitting ξ there is C + ξ here."""
+    harmonic = is_harmonic if is_harmonic.size else np.zeros(SIZE, dtype=bool)
     x, v, stream = state
     inertia, target = 0.7, 1.3
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
     expected_work, expected_temperatures = np.zeros(2), []
-    for _ in range(N_STEPS):
-        expected_x += 0.5 * STEP * expected_v
-        force = gradient(expected_x)
+
+    def drift_by_hand(time):
+        """Half of the change of ξ before the flow, and half after it."""
+        nonlocal expected_x, expected_v, xi
+        xi += 0.5 * time * (expected_v @ expected_v / SIZE - target) / inertia
+        expected_x, expected_v = flow(expected_x, expected_v, time, harmonic)
+        xi += 0.5 * time * (expected_v @ expected_v / SIZE - target) / inertia
+
+    for k in range(N_STEPS):
+        if k == 0:
+            drift_by_hand(0.5 * STEP)
+        force = gradient(expected_x) + harmonic * expected_x
         expected_work += [expected_v @ expected_v, expected_v @ force]
-        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
         expected_temperatures.append(
             temperature_by_hand(expected_v, force, FRICTION[splitting][0] + xi, splitting)
         )
         expected_v = friction_and_noise(expected_v, force, xi, splitting, normals(same_stream))
-        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
-        expected_x += 0.5 * STEP * expected_v
+        drift_by_hand(STEP if k < N_STEPS - 1 else 0.5 * STEP)
 
     thermostat, sums, temperatures = np.array([0.4]), np.zeros((1, 2)), np.empty(1)
     angle = (FRICTION[splitting][0] + thermostat[0]) * STEP
@@ -148,7 +170,7 @@ def test_gsgnht_is_sgnht(state, splitting):
     gsgnht(
         called(native_function(compiled_density, SIZE)), np.zeros(N_STEPS, dtype=np.int64),
         FLAT.space, State(x, v), Thermostat(thermostat, np.array([inertia]), np.array([held])),
-        sums, STEP, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
+        sums, STEP, is_harmonic, friction_of(SIZE, FRICTION[splitting], KNOWN, splitting), stream,
         Scratch(np.empty(SIZE), np.empty(SIZE)), temperatures,
     )  # fmt: skip
     np.testing.assert_allclose(x, expected_x, rtol=1e-12, atol=1e-12)
@@ -176,14 +198,12 @@ def test_curvature_raises_the_target_of_gsgnht(state):
     gsgnht(
         called(native_function(compiled_density, SIZE)), np.zeros(1, dtype=np.int64), FLAT.space,
         State(x, v), Thermostat(xi, np.array([inertia]), np.array([temperature])), sums, STEP,
-        friction_of(SIZE, 0.0, 0.0), stream, Scratch(np.empty(SIZE), np.empty(SIZE)), np.empty(1),
+        NOT_HARMONIC, friction_of(SIZE, 0.0, 0.0), stream,
+        Scratch(np.empty(SIZE), np.empty(SIZE)), np.empty(1),
     )  # fmt: skip
     assert xi[0] == pytest.approx(expected / inertia, rel=1e-12)
     found = CURVATURE_MEMORY * np.array([2.0, 2.0 * curvature]) + [square, -2.0 / STEP * power]
     np.testing.assert_allclose(sums[0], found, rtol=1e-12)
-
-
-IS_HARMONIC = np.arange(SIZE) % 2 == 0
 
 
 def trajectory(x, v, length, is_harmonic, nodes, weights):
@@ -193,9 +213,7 @@ def trajectory(x, v, length, is_harmonic, nodes, weights):
         residual = gradient(x) + is_harmonic * x
         v = v + length * weight * residual
         if k < len(times):
-            state = (x + 1j * v) * np.exp(-1j * times[k])
-            x = np.where(is_harmonic, state.real, x + times[k] * v)
-            v = np.where(is_harmonic, state.imag, v)
+            x, v = flow(x, v, times[k], is_harmonic)
     return x, v
 
 
