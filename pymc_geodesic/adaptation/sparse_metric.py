@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows
 from pymc_geodesic.adaptation.sparse_factorization import SETTINGS as FACTORIZATION
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.densities.group_effects import GroupEffects
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.gradients.partial_centering import PartialCentering, TriangularFactor
 from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
@@ -252,7 +255,7 @@ class SparseTrajectories:
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return self._inner.describe(["metric='sparse' with partial centering"], [])
+        return self._inner.describe(*self.describe_metric())
 
     @property
     def can_reuse_gradient(self) -> bool:
@@ -274,6 +277,46 @@ class SparseTrajectories:
         """Gradient in whitened coordinates, followed by the log-density."""
         return self._inner.logp_grad
 
+    # --- for `pymc_geodesic.adaptation.whitened.WhitenedAdaptation` -------------------------------
+
+    @property
+    def gradient(self) -> AdaptedGradient:
+        """Gradient in the coordinates of the metric, which are adapted further."""
+        return self._inner.gradient
+
+    @property
+    def windows(self) -> MassMatrixWindows:
+        """Draws and gradients of the current window, in the coordinates of the metric."""
+        return self._inner.windows
+
+    @property
+    def fits_new_draws(self) -> bool:
+        """Whether an exploration may end."""
+        return self._inner.fits_new_draws or self.is_settled
+
+    @property
+    def is_dense(self) -> bool:
+        """See `WhitenedTrajectories`."""
+        return self._inner.is_dense
+
+    @property
+    def recent_step_size(self) -> float:
+        """See `WhitenedTrajectories`."""
+        return self._inner.recent_step_size
+
+    def set_metric(self, metric: Metric) -> None:
+        """Change the coordinates within those of the sparse metric."""
+        self._inner.set_metric(metric)
+
+    def use_covariance(self, covariance: np.ndarray) -> None:
+        """Do nothing: the metric is known from the curvature."""
+
+    def describe_metric(self) -> tuple[list[str], list[str]]:
+        """Describe what is adapted of the coordinates, and what is user-specified."""
+        return ["metric='sparse' with partial centering"], []
+
+    # --- a chain ---------------------------------------------------------------------------------
+
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`."""
         self._n_tune, self._n_draws, self._n_sum = n_tune, 0, 0
@@ -292,6 +335,10 @@ class SparseTrajectories:
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
         return self.metric.centering.to_position(self._inner.to_position(z))
+
+    def whiten(self, x: np.ndarray) -> np.ndarray:
+        """Whitened coordinates of a position of the model."""
+        return self._inner.whiten(self.metric.centering.whiten(x))
 
     def evaluated_position(self) -> np.ndarray:
         """See `TrajectoryAdaptation`."""

@@ -39,6 +39,7 @@ from pymc_geodesic.adaptation.gradient_noise import (
 )
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
+from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as STEP_SIZE
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
@@ -194,8 +195,9 @@ class WhitenedAdaptation:
         Of the gradient in the coordinates of the model.
     explorer : Explorer
         Sampler of the exploration phase, of the same gradient.
-    trajectories : WhitenedTrajectories
-        Adaptation of the explorer, and the mass matrix.
+    trajectories : WhitenedTrajectories or SparseTrajectories
+        Adaptation of the explorer, and the mass matrix. The gradient is in its coordinates before
+        whitening: those of the model, or of a sparse metric, which is for gradients over all rows.
     rule : ParameterRule
         Parameters for known gradient noise.
     order : {"auto", 1, 2, 0}
@@ -222,7 +224,7 @@ class WhitenedAdaptation:
         product: Product,
         estimator: GradientEstimator,
         explorer: Explorer,
-        trajectories: WhitenedTrajectories,
+        trajectories: WhitenedTrajectories | SparseTrajectories,
         rule: ParameterRule,
         *,
         order: str | int = "auto",
@@ -307,7 +309,7 @@ class WhitenedAdaptation:
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
-        return self.gradient.to_position(z)
+        return self._trajectories.to_position(z)
 
     def start(self, x: np.ndarray) -> np.ndarray:
         """Coordinates of a position; see `LangevinAdaptation`."""
@@ -586,7 +588,7 @@ class WhitenedAdaptation:
         # the draws before a runaway temperature already led away from the posterior; and several
         # divergences in succession are due to the position, not to the step size
         returns_to_start = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
-        start = self.gradient.whiten(warm_up.tuning_start) if returns_to_start else before
+        start = self._trajectories.whiten(warm_up.tuning_start) if returns_to_start else before
         chain.restart_at(start, self.product)
         warm_up.forget_draws()
         self._noise.discard_draws()

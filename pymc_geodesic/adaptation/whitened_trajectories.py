@@ -421,6 +421,10 @@ class WhitenedTrajectories:
         """Position in the coordinates of the model."""
         return self.gradient.to_position(z)
 
+    def whiten(self, x: np.ndarray) -> np.ndarray:
+        """Whitened coordinates of a position of the model."""
+        return self.gradient.whiten(x)
+
     def evaluated_position(self) -> None:
         """See `TrajectoryAdaptation`."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.arguments import (
+    METRICS,
     check_choice,
     check_count,
     check_gradient_noise,
@@ -280,7 +281,7 @@ class gSGNHT(GeodesicStep):
         check_tune_temperature(tune_temperature)
         check_positive_number("thermostat_inertia", thermostat_inertia)
         check_count("n_steps", n_steps)
-        metric = checked_metric_or_covariance(metric)
+        metric = checked_metric_or_covariance(metric, (*METRICS, "sparse"))
         order = checked_control_variates(control_variates)
         parameters = user_parameters(
             step_size=step_size,

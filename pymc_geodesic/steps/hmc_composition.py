@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.adaptation.adaptation import TrajectoryAdaptation
 from pymc_geodesic.adaptation.components import curved_variables
-from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajectories
+from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
 from pymc_geodesic.adaptation.step_size import InitialStepSize, StepSizeAdaptation
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.arguments import DEFAULT_STEPS
-from pymc_geodesic.densities.effect_detection import find_effects
 from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.variables import ManifoldVariable, angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
-from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product, Stiefel
 from pymc_geodesic.monitoring.acceptance import AcceptanceMonitor
 from pymc_geodesic.monitoring.diagnosis import Diagnose, DrawMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.samplers.hmc import HMCSampler
 from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
-from pymc_geodesic.steps.pymc_interface import Model, SamplerWarning
+from pymc_geodesic.steps.pymc_interface import SamplerWarning
+from pymc_geodesic.steps.sparse_coordinates import sparse_trajectories
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import check_metric_has_coordinates
 
@@ -73,34 +72,6 @@ def check_exact(name: str, estimator: GradientEstimator) -> None:
     raise ValueError(see(message, "exact"))
 
 
-def hierarchy(
-    model: Model,
-    variables: Sequence[ManifoldVariable],
-    metric: str | np.ndarray | None,
-    compile_kwargs: Mapping[str, Any] | None,
-) -> GroupEffects | None:
-    """Find the group effects of a hierarchical model, if the argument ``metric`` uses them.
-
-    Raises
-    ------
-    ValueError
-        If ``metric="sparse"`` and the model has no group effects.
-    """
-    if not isinstance(metric, str) or metric not in ("auto", "sparse"):
-        return None
-    effects = find_effects(model, variables, compile_kwargs)
-    if metric == "auto":
-        return effects if effects is not None and effects.are_hierarchical else None
-    if effects is None:
-        raise ValueError(
-            'metric="sparse" needs group effects: normal variables that the rows of the '
-            "observations use by an index, as in effect[group], in a model of Euclidean "
-            "variables that one step samples, with at most 300 other coordinates. "
-            'Use metric="auto" for this model'
-        )
-    return effects
-
-
 def trajectory_adaptation(
     estimator: GradientEstimator,
     product: Product,
@@ -139,25 +110,9 @@ def trajectory_adaptation(
         If ``metric`` has no effect, or is a covariance of other coordinates.
     """
     if effects is not None:
-        entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
-        centering = PartialCentering(
-            estimator.logp_grad,
-            effects.prior,
-            product.size,
-            np.concatenate(entries),
-            effects.is_offset,
-            effects.n_zero_sums,
+        return sparse_trajectories(
+            estimator, product, effects, target_accept=target_accept, n_steps=n_steps
         )
-        inner = WhitenedTrajectories(
-            AdaptedGradient(product.size, [], centering.logp_grad),
-            product,
-            target_accept=target_accept,
-            metric="auto",
-            n_steps=n_steps,
-            can_reuse_gradient=True,
-            is_near_normal=True,
-        )
-        return SparseTrajectories(SparseMetric(effects, centering), inner)
     if metric is not None and step_size is None and not estimator.is_local:
         check_metric_has_coordinates(metric, product)
         parts = curved_variables(product)

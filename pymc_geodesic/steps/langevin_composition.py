@@ -25,6 +25,7 @@ from pymc_geodesic.adaptation.fixed import (
 )
 from pymc_geodesic.adaptation.langevin_parameters import ParameterRule, UnderdampedRule
 from pymc_geodesic.adaptation.minibatch_cost import minibatch_cost
+from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
 from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
 from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
@@ -36,6 +37,7 @@ from pymc_geodesic.arguments import (
     check_positive_number,
     plain_number,
 )
+from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
@@ -55,6 +57,7 @@ from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
+from pymc_geodesic.steps.sparse_coordinates import hierarchy, sparse_trajectories
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_eligible_arguments,
@@ -164,6 +167,7 @@ def whitened_adaptation(
     control_variates: str | int,
     rule: ParameterRule,
     n_steps: int | None,
+    effects: GroupEffects | None = None,
     may_split: bool = False,
 ) -> WhitenedAdaptation | Ineligibility:
     """Create the adaptation in whitened coordinates, or return the reason why there is none.
@@ -178,6 +182,8 @@ def whitened_adaptation(
         Euclidean variables that are angles.
     rule : ParameterRule
         Step size, friction and number of steps for gradient noise of known variance.
+    effects : GroupEffects, optional
+        Effects of a hierarchical model, for ``metric="sparse"``.
     may_split : bool
         Whether the dynamics can split the Hamiltonian; never with angles.
     metric, control_variates, n_steps
@@ -208,15 +214,26 @@ def whitened_adaptation(
                 else "without minibatches. Omit it, or set batch_size="
             )
         )
-    trajectories = WhitenedTrajectories(
-        gradient,
-        product,
-        target_accept=EXPLORATION_ACCEPTANCE,
-        metric=metric,
-        angles=angles,
-        may_split=False,
-        only_explores=True,
-    )
+    trajectories: WhitenedTrajectories | SparseTrajectories
+    if effects is None:
+        trajectories = WhitenedTrajectories(
+            gradient,
+            product,
+            target_accept=EXPLORATION_ACCEPTANCE,
+            metric=metric,
+            angles=angles,
+            may_split=False,
+            only_explores=True,
+        )
+    else:
+        trajectories = sparse_trajectories(
+            estimator,
+            product,
+            effects,
+            target_accept=EXPLORATION_ACCEPTANCE,
+            only_explores=True,
+        )
+        gradient = trajectories.gradient
     return WhitenedAdaptation(
         gradient,
         product,
@@ -251,6 +268,7 @@ def langevin_adaptation(
     tune_temperature: float | None,
     max_annealed_thermostat: float = THERMOSTATS.max_thermostat,
     n_steps: int | None,
+    effects: GroupEffects | None = None,
     may_split: bool = False,
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
@@ -274,7 +292,7 @@ def langevin_adaptation(
         Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
         Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
-    may_split : bool
+    effects, may_split
         See `whitened_adaptation`.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
@@ -293,6 +311,7 @@ def langevin_adaptation(
         control_variates=control_variates,
         rule=rule,
         n_steps=n_steps,
+        effects=effects,
         may_split=may_split,
     )
     if isinstance(whitened, WhitenedAdaptation):
@@ -463,6 +482,7 @@ def compose_geodesic_langevin(
         gradient_noise=gradient_noise,
         tune_temperature=tune_temperature,
         n_steps=n_steps,
+        effects=hierarchy(step, metric, compile_kwargs) if whitens else None,
         may_split=True,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)

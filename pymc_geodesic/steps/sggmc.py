@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pymc_geodesic.arguments import (
+    METRICS,
     check_choice,
     check_count,
     check_gradient_noise,
@@ -284,7 +285,7 @@ class SGGMC(GeodesicStep):
         check_gradient_noise(gradient_noise)
         check_tune_temperature(tune_temperature)
         check_count("n_steps", n_steps)
-        metric = checked_metric_or_covariance(metric)
+        metric = checked_metric_or_covariance(metric, (*METRICS, "sparse"))
         order = checked_control_variates(control_variates)
         parameters = user_parameters(
             step_size=step_size,

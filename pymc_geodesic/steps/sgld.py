@@ -14,6 +14,7 @@ from pymc_geodesic.adaptation.langevin_parameters import OverdampedRule
 from pymc_geodesic.adaptation.overdamped_annealing import OverdampedAnnealing
 from pymc_geodesic.arguments import (
     DEFAULT_STEPS,
+    METRICS,
     check_choice,
     check_count,
     check_positive,
@@ -42,6 +43,7 @@ from pymc_geodesic.steps.pymc_interface import (
     SamplerWarning,
     TensorVariable,
 )
+from pymc_geodesic.steps.sparse_coordinates import hierarchy
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_adaptation_arguments,
@@ -228,7 +230,7 @@ class SGLD(GeodesicStep):
         check_positive("step_size", step_size)
         check_choice("preconditioner", preconditioner, (None, "adagrad"))
         check_count("n_steps", n_steps)
-        metric = checked_metric_or_covariance(metric)
+        metric = checked_metric_or_covariance(metric, (*METRICS, "sparse"))
         order = checked_control_variates(control_variates)
         specified = specified_arguments(step_size=step_size, preconditioner=preconditioner)
         check_adaptation_arguments(specified, metric=metric, control_variates=order)
@@ -267,6 +269,7 @@ class SGLD(GeodesicStep):
             control_variates=order,
             rule=OverdampedRule(),
             n_steps=n_steps,
+            effects=hierarchy(self, metric, compile_kwargs) if whitens else None,
         )
         self.adaptation: LangevinAdaptation
         if isinstance(whitened, Ineligibility):

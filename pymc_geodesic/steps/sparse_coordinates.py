@@ -1,0 +1,103 @@
+"""Sparse metric with partial centering, for the group effects of a hierarchical model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajectories
+from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.densities.effect_detection import find_effects
+from pymc_geodesic.densities.group_effects import GroupEffects
+from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.partial_centering import PartialCentering
+from pymc_geodesic.manifolds import Product
+from pymc_geodesic.steps.step import GeodesicStep
+
+
+def hierarchy(
+    step: GeodesicStep,
+    metric: str | np.ndarray | None,
+    compile_kwargs: Mapping[str, Any] | None,
+) -> GroupEffects | None:
+    """Find the group effects of a hierarchical model, if the argument ``metric`` uses them.
+
+    Parameters
+    ----------
+    step : GeodesicStep
+        With ``estimator``.
+    metric, compile_kwargs
+        See `pymc_geodesic.GMC`.
+
+    Raises
+    ------
+    ValueError
+        If ``metric="sparse"`` and the model has no group effects, or gradients are those of
+        minibatches.
+    """
+    if not isinstance(metric, str) or metric not in ("auto", "sparse"):
+        return None
+    if not step.estimator.source.has_all_rows:
+        if metric == "auto":
+            return None
+        raise ValueError(
+            'metric="sparse" needs gradients over all rows, because its change of coordinates '
+            'costs about as much as one of them. Omit batch_size=, or use metric="auto"'
+        )
+    effects = find_effects(step.model, step.variables, compile_kwargs)
+    if metric == "auto":
+        return effects if effects is not None and effects.are_hierarchical else None
+    if effects is None:
+        raise ValueError(
+            'metric="sparse" needs group effects: normal variables that the rows of the '
+            "observations use by an index, as in effect[group], in a model of Euclidean "
+            "variables that one step samples, with at most 300 other coordinates. "
+            'Use metric="auto" for this model'
+        )
+    return effects
+
+
+def sparse_trajectories(
+    estimator: GradientEstimator,
+    product: Product,
+    effects: GroupEffects,
+    *,
+    target_accept: float,
+    n_steps: int | None = None,
+    only_explores: bool = False,
+) -> SparseTrajectories:
+    """Create the adaptation of Hamiltonian trajectories in the coordinates of a sparse metric.
+
+    Parameters
+    ----------
+    estimator : GradientEstimator
+        Gradient and log-density of all rows.
+    product : Product
+        Euclidean variables.
+    effects : GroupEffects
+    target_accept, n_steps, only_explores
+        See `WhitenedTrajectories`.
+    """
+    entries = [np.arange(each.part.start, each.part.stop) for each in effects.effects]
+    centering = PartialCentering(
+        estimator.logp_grad,
+        effects.prior,
+        product.size,
+        np.concatenate(entries),
+        effects.is_offset,
+        effects.n_zero_sums,
+    )
+    inner = WhitenedTrajectories(
+        AdaptedGradient(product.size, [], centering.logp_grad),
+        product,
+        target_accept=target_accept,
+        metric="auto",
+        n_steps=n_steps,
+        can_reuse_gradient=True,
+        only_explores=only_explores,
+        is_near_normal=True,
+    )
+    return SparseTrajectories(SparseMetric(effects, centering), inner)
