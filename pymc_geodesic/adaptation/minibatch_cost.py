@@ -178,6 +178,7 @@ def minibatch_cost(
     *,
     rule: ParameterRule,
     control_variates: str | int,
+    is_split: bool = False,
 ) -> MinibatchCost | None:
     """Estimate the cost of an independent draw with minibatches of rows in memory.
 
@@ -189,6 +190,8 @@ def minibatch_cost(
     rule : ParameterRule
         Step size for gradient noise of known variance.
     control_variates : {"auto", 1, 2, 0}
+    is_split : bool
+        Whether the Hamiltonian is split if the posterior is nearly normal, as is assumed.
 
     Returns
     -------
@@ -212,16 +215,15 @@ def minibatch_cost(
         noise = gradient_noise_of_groups(groups, d, n_rows, batch_size)
     exploration_step_size = SETTINGS.step_size_ratio * (LANGEVIN.reference_step_size / d) ** 0.25
     noises, worst = np.array([noise]), np.array([SETTINGS.worst_noise * noise])
-    longest = min(
-        rule.max_step_size_for_shape(
-            exploration_step_size, d, has_shared_scales=has_shared_scales(sizes)
-        ),
-        max(
-            rule.max_step_size_for_heterogeneity(worst, worst),
-            BOUNDS.min_step_size_for_heterogeneity,
-        ),
+    longest = max(
+        rule.max_step_size_for_heterogeneity(worst, worst), BOUNDS.min_step_size_for_heterogeneity
     )
-    parameters = rule.parameters(noises)
+    if not is_split:
+        by_shape = rule.max_step_size_for_shape(
+            exploration_step_size, d, has_shared_scales=has_shared_scales(sizes)
+        )
+        longest = min(longest, by_shape)
+    parameters = rule.parameters(noises, is_split=is_split)
     h = min(parameters.step_size, longest)
     friction = rule.parameters(noises, step_size=h).friction
     n_steps = (2.0 * friction.mean() + h * noise) / h if friction.any() else 4.0 / h**2

@@ -207,7 +207,7 @@ class WhitenedAdaptation:
     cost : MinibatchCost, optional
         Expected cost of minibatches.
     may_split : bool
-        Whether the dynamics may split the Hamiltonian.
+        Whether the dynamics may split the Hamiltonian; only with Euclidean variables.
 
     Attributes
     ----------
@@ -240,7 +240,7 @@ class WhitenedAdaptation:
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
-        self._may_split = may_split and not self._points
+        self._may_split = may_split
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
         self._is_rare: np.ndarray | None = None
         # with a momentum, in proportion to the noise of minibatches

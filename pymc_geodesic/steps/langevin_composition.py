@@ -185,7 +185,8 @@ def whitened_adaptation(
     effects : GroupEffects, optional
         Effects of a hierarchical model, for ``metric="sparse"``.
     may_split : bool
-        Whether the dynamics can split the Hamiltonian; never with angles.
+        Whether the dynamics can split the Hamiltonian, if all variables are Euclidean and none is
+        an angle.
     metric, control_variates, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -204,6 +205,7 @@ def whitened_adaptation(
         check_eligible_arguments(gradient, metric=metric, control_variates=control_variates)
         return gradient
     check_metric_has_coordinates(metric, product)
+    may_split = may_split and not angles and all(m.is_flat for _, m, _ in product.components)
     if control_variates in (1, 2) and gradient.control_variates is None:
         raise ValueError(
             f"control_variates={control_variates} has no effect "
@@ -248,8 +250,9 @@ def whitened_adaptation(
             [part.stop - part.start for part in product.slices.values()],
             rule=rule,
             control_variates=control_variates,
+            is_split=may_split,
         ),
-        may_split=may_split and not angles,
+        may_split=may_split,
     )
 
 

@@ -71,5 +71,5 @@ def test_remaining_draws_repeat_the_last_one(sampler):
 
 def test_exploration_goes_on_where_the_posterior_is_not_normal():
     model = funnel()
-    stats, _, _ = warm_up(pg.SGGMC(model=model), model)
+    stats, _, _ = warm_up(pg.SGGMC(metric="dense", model=model), model)
     assert np.sum(stats["phase"] == "explore") == 500

@@ -6,7 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pymc_geodesic.integrators import EXACT, PAPER, Scratch, State, Thermostat, refresh_velocity
+from pymc_geodesic.integrators import (
+    EXACT,
+    NOT_HARMONIC,
+    PAPER,
+    Scratch,
+    State,
+    Thermostat,
+    refresh_velocity,
+)
 from pymc_geodesic.kernels import gsgnht, sggmc
 from pymc_geodesic.runtime.gradient_functions import GradientFunction
 from pymc_geodesic.runtime.streams import new_stream
@@ -16,6 +24,9 @@ from tests.targets import CONCENTRATION_AND_DIRECTION, Target
 TARGET = CONCENTRATION_AND_DIRECTION
 FRICTION = np.array([1.5, 0.7, 0.7, 0.7])
 """Of the concentration, and of the direction."""
+
+HARMONIC = np.full(4, True)
+"""Of the concentration alone: the direction is not Euclidean."""
 
 INERTIA = np.array([2.0, 0.5])
 KERNELS = [pytest.param(kernel, id=kernel.__name__) for kernel in (sggmc, gsgnht)]
@@ -42,6 +53,7 @@ def run(
     compiled: Callable | None = None,
     friction: np.ndarray = FRICTION,
     splitting: int = EXACT,
+    is_harmonic: np.ndarray = NOT_HARMONIC,
 ) -> list[np.ndarray]:
     """State after some steps without noise: a known variance replaces all of it."""
     product = target.product
@@ -54,7 +66,8 @@ def run(
         own = (Thermostat(state[2], INERTIA, temperatures), np.zeros((n_blocks, 2)))
     (compiled or kernel)(
         called(logp_grad), np.zeros(n_steps, dtype=np.int64), product.space, State(*state[:2]),
-        *own, step_size, friction_of(product.size, friction[: product.size], 1e300, splitting),
+        *own, step_size, is_harmonic,
+        friction_of(product.size, friction[: product.size], 1e300, splitting),
         new_stream(np.random.default_rng(1)),
         Scratch(np.empty(product.size), np.empty(product.size)), np.empty(n_blocks),
     )  # fmt: skip
@@ -66,11 +79,13 @@ def observed_order(
     compiled: Callable | None = None,
     target: Target = TARGET,
     splitting: int = EXACT,
+    is_harmonic: np.ndarray = NOT_HARMONIC,
 ) -> float:
     """Slope of the error of the damped flow against the step size."""
     logp_grad = compile_logp_grad(target)
     state = initial_state(kernel, target)
     options = {"target": target, "compiled": compiled, "splitting": splitting}
+    options["is_harmonic"] = is_harmonic
     ends = [
         np.concatenate(run(kernel, logp_grad, state, 1.0 / n, n, **options)) for n in (50, 100, 200)
     ]
@@ -83,26 +98,37 @@ def logp_grad():
     return compile_logp_grad(TARGET)
 
 
-@pytest.mark.parametrize("splitting", [EXACT, PAPER])
+@pytest.mark.parametrize(
+    ("splitting", "is_harmonic"),
+    [(EXACT, NOT_HARMONIC), (PAPER, NOT_HARMONIC), (EXACT, HARMONIC)],
+    ids=["exact", "paper", "split"],
+)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_second_order(kernel, splitting):
-    assert observed_order(kernel, splitting=splitting) == pytest.approx(2.0, abs=0.05)
+def test_second_order(kernel, splitting, is_harmonic):
+    order = observed_order(kernel, splitting=splitting, is_harmonic=is_harmonic)
+    assert order == pytest.approx(2.0, abs=0.05)
 
 
-def test_sggmc_without_friction_is_reversible(logp_grad):
+@pytest.mark.parametrize("is_harmonic", [NOT_HARMONIC, HARMONIC], ids=["leapfrog", "split"])
+def test_sggmc_without_friction_is_reversible(logp_grad, is_harmonic):
     x, v = initial_state(sggmc)
-    there_x, there_v = run(sggmc, logp_grad, [x, v], 0.05, 40, friction=np.zeros(4))
-    back_x, back_v = run(sggmc, logp_grad, [there_x, -there_v], 0.05, 40, friction=np.zeros(4))
+    free = {"friction": np.zeros(4), "is_harmonic": is_harmonic}
+    there_x, there_v = run(sggmc, logp_grad, [x, v], 0.05, 40, **free)
+    back_x, back_v = run(sggmc, logp_grad, [there_x, -there_v], 0.05, 40, **free)
     assert np.linalg.norm(there_x - x) > 0.1
     np.testing.assert_allclose(back_x, x, atol=1e-12)
     np.testing.assert_allclose(back_v, -v, atol=1e-12)
 
 
-@pytest.mark.parametrize("splitting", [EXACT, PAPER])
-def test_gsgnht_without_noise_is_reversible(logp_grad, splitting):
+@pytest.mark.parametrize(
+    ("splitting", "is_harmonic"),
+    [(EXACT, NOT_HARMONIC), (PAPER, NOT_HARMONIC), (EXACT, HARMONIC)],
+    ids=["exact", "paper", "split"],
+)
+def test_gsgnht_without_noise_is_reversible(logp_grad, splitting, is_harmonic):
     """Changing the sign of velocities and thermostats reverses time."""
     x, v, xi = initial_state(gsgnht)
-    free = {"friction": np.zeros(4), "splitting": splitting}
+    free = {"friction": np.zeros(4), "splitting": splitting, "is_harmonic": is_harmonic}
     there = run(gsgnht, logp_grad, [x, v, xi], 0.05, 40, **free)
     turned = [there[0], -there[1], -there[2]]
     back = run(gsgnht, logp_grad, turned, 0.05, 40, **free)

@@ -58,6 +58,13 @@ def test_exact_draws_pass(target):
     assert target.worst(target.draw(np.random.default_rng(9), N_CHAINS)) < LIMIT
 
 
+@pytest.mark.parametrize("inertia", [None, INERTIA], ids=["sggmc", "gsgnht"])
+def test_split_hamiltonian(inertia):
+    target = CONCENTRATION_AND_DIRECTION
+    ends = run_langevin(target, logp_grad_of(target), N_CHAINS, inertia=inertia, is_harmonic=True)
+    assert target.worst(ends.x, ends.v) < LIMIT, target.deviations(ends.x, ends.v)
+
+
 def test_sggmc(target, logp_grad):
     ends = run_langevin(target, logp_grad, N_CHAINS)
     assert on_manifold(target, ends.x)

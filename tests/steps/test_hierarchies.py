@@ -383,14 +383,15 @@ def grid_moments():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC, pg.gSGNHT, pg.SGLD])
 @pytest.mark.parametrize("centered", [True, slow(False)])
-def test_means_and_scales_of_groups(centered):
+def test_means_and_scales_of_groups(centered, sampler):
     """Groups with one row and with none, against quadrature."""
     with pm.Model() as model:
         mu, tau = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau")
         a = pm.Normal("a", mu, tau, shape=7) if centered else mu + tau * pm.Normal("a", shape=7)
         pm.Normal("y", a[GROUP], 1.0, observed=Y)
-        step = pg.GMC()
+        step = sampler()
         idata = pm.sample(
             2000, tune=500, chains=2, cores=1, step=step, random_seed=1, progressbar=False
         )
@@ -404,16 +405,17 @@ def test_means_and_scales_of_groups(centered):
     del model
 
 
-def test_funnel_without_data():
+@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC, pg.gSGNHT])
+def test_funnel_without_data(sampler):
     """Neal's funnel is a normal distribution in these coordinates, and its tails are sampled."""
     with pm.Model():
         v = pm.Normal("v", 0.0, 3.0)
         pm.Normal("x", 0.0, pm.math.exp(0.5 * v), shape=9)
         idata = pm.sample(
-            1000, tune=500, chains=2, cores=1, step=pg.GMC(), random_seed=1, progressbar=False
+            1000, tune=500, chains=2, cores=1, step=sampler(), random_seed=1, progressbar=False
         )
     v = idata.posterior["v"].values.ravel()
-    assert idata.sample_stats["n_grad"].mean() < 1.1
+    assert idata.sample_stats["n_grad"].mean() < (1.1 if sampler is pg.GMC else 2.6)
     assert abs(v.mean()) < 0.3
     assert abs(v.std() - 3.0) < 0.25
     np.testing.assert_allclose(np.quantile(v, [0.01, 0.99]), [-6.98, 6.98], atol=1.2)
@@ -484,15 +486,23 @@ def test_warm_up_of_other_posteriors_continues_if_draws_are_left(n_tune, n_used)
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.parametrize("name", ["crossed", "slopes of offsets"])
-def test_resumes_within_the_warm_up(name):
+@pytest.mark.parametrize(
+    ("sampler", "name", "n_before"),
+    [
+        (pg.GMC, "crossed", 30),
+        (pg.GMC, "slopes of offsets", 30),
+        (pg.SGGMC, "crossed", 20),
+        (pg.SGGMC, "crossed", 50),
+    ],
+)
+def test_resumes_within_the_warm_up(sampler, name, n_before):
     """The state of a step holds the metric: another step continues with the same draws."""
     model = MODELS[name]()
-    steps = [pg.GMC(model=model, rng=1) for _ in range(2)]
+    steps = [sampler(model=model, rng=1) for _ in range(2)]
     for step in steps:
         step.setup_chain(np.random.default_rng(1), 60, 20)
     point = model.initial_point(random_seed=1)
-    for _ in range(30):
+    for _ in range(n_before):
         point, _ = steps[0].step(point)
     steps[1].sampling_state = steps[0].sampling_state
     points = [point, point]
@@ -503,14 +513,15 @@ def test_resumes_within_the_warm_up(name):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC])
 @pytest.mark.parametrize("size", [{"shape": 7}, {"dims": "group"}])
-def test_data_that_change(size):
+def test_data_that_change(size, sampler):
     """The metric reads the present data: the posterior is that of the new observations."""
     with pm.Model(coords={"group": range(7)}) as model:
         y = pm.Data("y", Y)
         a = pm.Normal("a", pm.Normal("b", 0.0, 10.0), pm.HalfNormal("scale"), **size)
         pm.Normal("rows", a[GROUP], 1.0, observed=y)
-        step = pg.GMC()
+        step = sampler()
         assert "sparse" in repr(step.adaptation)
         pm.set_data({"y": Y + 20.0})
         idata = pm.sample(
@@ -532,6 +543,14 @@ def test_sparse_needs_effects():
         pm.Normal("y", pm.Normal("x"), 1.0, observed=Y)
         with pytest.raises(ValueError, match="needs group effects"):
             pg.GMC(metric="sparse")
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_sparse_needs_all_rows():
+    with MODELS["crossed"]():
+        with pytest.raises(ValueError, match="needs gradients over all rows"):
+            pg.SGGMC(metric="sparse", batch_size=10)
+        assert "metric='auto'" in repr(pg.SGGMC(batch_size=10).adaptation)
 
 
 @pytest.mark.usefixtures("interpreted")

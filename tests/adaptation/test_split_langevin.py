@@ -1,0 +1,71 @@
+"""Split Hamiltonian of Langevin dynamics: bounds on the step size, and what samplers gain."""
+
+import numpy as np
+import pymc as pm
+import pytest
+from scipy.linalg import solve_discrete_lyapunov
+
+import pymc_geodesic as pg
+from pymc_geodesic.adaptation.langevin_parameters import SETTINGS
+from pymc_geodesic.adaptation.step_size_bounds import split_hamiltonian
+from pymc_geodesic.gradients.metric import Metric
+from tests.steps.runs import sample
+
+
+def variance(curvature: float, h: float, friction: float) -> float:
+    """Stationary variance of a coordinate that follows the flow of N(0, 1) between kicks."""
+    half = np.array([[np.cos(0.5 * h), np.sin(0.5 * h)], [-np.sin(0.5 * h), np.cos(0.5 * h)]])
+    kick = np.array([[1.0, 0.0], [-0.5 * h * (curvature - 1.0), 1.0]])
+    decay = np.exp(-friction * h)
+    move = half @ kick @ np.diag([1.0, decay]) @ kick @ half
+    noise = half @ kick @ np.array([0.0, np.sqrt(1.0 - decay**2)])
+    return solve_discrete_lyapunov(move, np.outer(noise, noise))[0, 0]
+
+
+@pytest.mark.parametrize("h", [0.3, 1.0])
+@pytest.mark.parametrize("curvature", [0.98, 1.02])
+def test_error_of_a_variance(curvature, h):
+    """δh²/12 for the curvature 1 + δ, to first order."""
+    error = curvature * variance(curvature, h, friction=1.0) - 1.0
+    assert error == pytest.approx((curvature - 1.0) / 12.0 * h**2, rel=0.1)
+
+
+@pytest.mark.parametrize("curvature", [0.7, 0.85, 1.2, 1.5])
+def test_bound_limits_the_error_of_a_variance(curvature):
+    x = np.random.default_rng(1).normal(size=(4000, 1)) / np.sqrt(curvature)
+    metric = Metric(np.zeros(1), np.ones(1))
+    is_harmonic, h = split_hamiltonian(metric, x, -curvature * x, has_shared_scales=False)
+    assert is_harmonic.all()
+    assert h > 0.5
+    error = curvature * variance(curvature, h, friction=1.0) - 1.0
+    assert abs(error) < 1.2 * SETTINGS.max_split_error
+
+
+def test_bound_of_shared_scales_is_that_of_the_energy():
+    """The error of the Hamiltonian adds up over coordinates of the same sign."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(1000, 400))
+    metric = Metric(np.zeros(400), np.ones(400))
+    bounds = [
+        split_hamiltonian(metric, x, -1.05 * x, has_shared_scales=shared)[1]
+        for shared in (False, True)
+    ]
+    assert bounds[0] == SETTINGS.max_split_step_size
+    # standard deviation of Σ δ(v² − z²) h²/24
+    energy = 0.05 * np.sqrt(4.0 * 400.0) / 24.0
+    assert bounds[1] == pytest.approx(np.sqrt(SETTINGS.max_split_error_of_scales / energy), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "batch_size"), [(pg.SGGMC, None), (pg.SGGMC, 200), (pg.gSGNHT, None)]
+)
+def test_regression_takes_two_steps_per_draw(sampler, batch_size):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(5000, 5))
+    y = rng.random(5000) < 1.0 / (1.0 + np.exp(-x @ [1.0, -0.5, 0.3, 0.0, 0.2]))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 5.0, shape=5)
+        pm.Bernoulli("y", logit_p=pm.Data("x", x) @ b, observed=y.astype(int))
+    idata = sample(model, sampler(batch_size=batch_size, model=model), tune=1000)
+    assert idata.sample_stats["step_size"].max() == 1.0
+    assert idata.sample_stats["n_grad"].mean() < 4.0
