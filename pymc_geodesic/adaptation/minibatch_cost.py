@@ -35,7 +35,7 @@ class MinibatchCostSettings:
 
     They are estimated from the processor time of draws of logistic, normal and Poisson regressions
     with 10⁴ to 10⁶ rows and up to 2,000 groups (`benchmarks.minibatch_cost`), where the predicted
-    ratio of times was 0.3 to 1.2 times the measured one. The effective sample size per draw was 0.8
+    ratio of times was 0.3 to 1.1 times the measured one. The effective sample size per draw was 0.8
     to 1.6 times that with all rows; the ratio is assumed to be 1.
 
     Values without a stated source are heuristic; no measurement supports them.

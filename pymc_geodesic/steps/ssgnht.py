@@ -99,7 +99,7 @@ class SSGNHT(GeodesicStep):
         ``diffusion`` is given, and otherwise (1 + 20/m) / A², so that ξ equilibrates within the
         time 1/A.
     n_steps : int, optional
-        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        Number of integration steps per draw. Adapted by default, at most 100; 10 if
         coordinates are not adapted.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
