@@ -46,6 +46,9 @@ class StepSizeBoundSettings:
         divergence; by calculation, far beyond those of normally distributed velocities.
     runaway_growth : float
         Factor by which that bound increases after each such draw.
+    excursion_temperature, excursion_square : float
+        Constants of the temperature 3 + 30/m above which a draw after the warm-up is undone; m
+        normally distributed velocities exceed it with a probability below 1e-7, by calculation.
     min_step_size_after_divergence : float
         Lower bound on the step size after divergences.
     min_step_size_for_heterogeneity : float
@@ -70,6 +73,8 @@ class StepSizeBoundSettings:
     runaway_temperature: float = 10.0
     runaway_square: float = 100.0
     runaway_growth: float = 3.0
+    excursion_temperature: float = 3.0
+    excursion_square: float = 30.0
     min_step_size_after_divergence: float = 0.01
     min_step_size_for_heterogeneity: float = 0.03
     thermostat_bounds: tuple[float, float] = (-0.5, math.inf)
@@ -273,6 +278,26 @@ def runaway_temperature(dim: int, n_before: int = 0) -> float:
     (110.0, 11.0, 99.0)
     """
     bound = SETTINGS.runaway_temperature + SETTINGS.runaway_square / max(dim, 1)
+    return bound * SETTINGS.runaway_growth ** min(n_before, 100)
+
+
+def excursion_temperature(dim: int, n_before: int = 0) -> float:
+    """Compute the temperature of a draw after the warm-up above which it is undone.
+
+    Parameters
+    ----------
+    dim : int
+    n_before : int
+        Number of undone draws in succession. The bound increases, because the chain may be moving
+        towards the posterior, as after a change of other variables.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.adaptation.step_size_bounds import excursion_temperature
+    >>> excursion_temperature(10), excursion_temperature(10, n_before=2)
+    (6.0, 54.0)
+    """
+    bound = SETTINGS.excursion_temperature + SETTINGS.excursion_square / max(dim, 1)
     return bound * SETTINGS.runaway_growth ** min(n_before, 100)
 
 
