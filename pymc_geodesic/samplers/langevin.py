@@ -12,7 +12,7 @@ import numpy as np
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
 from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
-from pymc_geodesic.adaptation.step_size_bounds import excursion_temperature
+from pymc_geodesic.adaptation.step_size_bounds import max_temperature
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -23,6 +23,9 @@ from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
+
+MAX_EXCURSIONS = 10
+"""Number of draws in succession that are undone because they are not finite."""
 
 EXPLORATION_STATS = {
     "temperature": 1.0,  # each transition draws a new velocity
@@ -57,8 +60,7 @@ class LangevinSampler:
     During warm-up, a draw may instead be a Metropolis-corrected transition (`explore`). The
     adaptation is updated after each other draw, and may discard it (`update`). Once it is settled,
     the draws that remain repeat the last one. After a warm-up in whitened coordinates, a draw that
-    is not finite, or at a temperature that no draw of the posterior has, is undone
-    (`_undo_excursion`).
+    is not finite, or has left the posterior, is undone (`_undo_excursion`).
 
     Parameters
     ----------
@@ -202,8 +204,8 @@ class LangevinSampler:
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
         """Raise an error for a draw that is not finite.
 
-        In whitened coordinates such a draw is undone, and always in the warm-up, if the gradient at
-        the starting point is finite.
+        In the warm-up such a draw is undone if the gradient at the starting point is finite, in
+        whitened coordinates also later, but not more than `MAX_EXCURSIONS` in succession.
         """
         chain = self._chain
         if chain.n == 0:
@@ -212,18 +214,19 @@ class LangevinSampler:
                 gradient = self.estimator.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
                     raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
-        if not tune and not self.adaptation.whitens:
+        is_undone = self.adaptation.whitens and self._n_excursions[1] < MAX_EXCURSIONS
+        if not tune and not is_undone:
             what = "velocity" if all_finite(chain.z) else "position"
             raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
 
     def _undo_excursion(self, before: np.ndarray, temperature: float, *, diverging: bool) -> bool:
         """Return to before a draw that left the posterior; return whether it did.
 
-        Its energy is beyond that of all draws of the posterior. In a funnel such a draw can move a
-        scale by many posterior standard deviations.
+        Draws of the posterior practically never have a kinetic temperature above `max_temperature`.
+        In a funnel such a draw can move a scale by many posterior standard deviations.
         """
         dim, n_excursions = self.adaptation.product.dim, self._n_excursions
-        bound = excursion_temperature(dim, n_excursions[1])
+        bound = max_temperature(dim, int(n_excursions[1]), tune=False)
         if not diverging and not (self.dynamics.has_momentum and abs(temperature) > bound):
             n_excursions[1] = 0
             return False
@@ -268,9 +271,9 @@ class LangevinSampler:
                 expected=0,
                 consequence=(
                     "each was replaced by the draw before it, and the posterior that other draws "
-                    "did not leave may be wrong too, first of all the tails of scales"
+                    "did not leave may be wrong too, most of all in the tails of scale parameters"
                 ),
-                remedy="Use GMC or NUTS, which correct each step, or {minibatches}.",
+                remedy="Use GMC() or NUTS, which correct each step, or {minibatches}.",
                 anchor="divergences",
                 format_spec=".0f",
             )

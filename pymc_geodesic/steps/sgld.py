@@ -43,7 +43,7 @@ from pymc_geodesic.steps.pymc_interface import (
     SamplerWarning,
     TensorVariable,
 )
-from pymc_geodesic.steps.sparse_coordinates import hierarchy
+from pymc_geodesic.steps.sparse_coordinates import find_group_effects
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_adaptation_arguments,
@@ -167,7 +167,8 @@ class SGLD(GeodesicStep):
     noise of measured variance.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
-    ``diverging`` (draw that is not finite; in the warm-up also other discarded draws), ``n_grad``
+    ``diverging`` (draw that was undone, because it is not finite or, in the warm-up, left the
+    posterior), ``n_grad``
     (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
     ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
     ``noise_ratio`` (variance of the gradient with control variates over that without). SGLD has no
@@ -271,7 +272,7 @@ class SGLD(GeodesicStep):
             control_variates=order,
             rule=OverdampedRule(),
             n_steps=n_steps,
-            effects=hierarchy(self, metric, compile_kwargs) if whitens else None,
+            effects=find_group_effects(self, metric, compile_kwargs) if whitens else None,
         )
         self.adaptation: LangevinAdaptation
         if isinstance(whitened, Ineligibility):
