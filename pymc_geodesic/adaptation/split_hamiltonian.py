@@ -46,9 +46,9 @@ class SplitSettings:
     max_error : float
         Upper bound on the relative error of the variance along a coordinate.
     max_error_of_scales : float
-        Upper bound on the standard deviation over the posterior of the error of the Hamiltonian, if
-        many coordinates share a scale: it bounds the error of the mean of the scale, in standard
-        deviations.
+        Upper bound on the standard deviation over the posterior of the error of the Hamiltonian. It
+        bounds the error of any mean in standard deviations, such as that of the scale of many
+        coordinates.
     """
 
     max_residual: float = 0.25
@@ -112,8 +112,7 @@ def split_hamiltonian(
     x: np.ndarray,
     gradients: np.ndarray,
     *,
-    has_shared_scales: bool,
-    is_rotated: bool = False,
+    may_have_exceptions: bool,
 ) -> tuple[np.ndarray, float]:
     """Choose the harmonic coordinates of Langevin dynamics, and an upper bound on h.
 
@@ -123,10 +122,8 @@ def split_hamiltonian(
     x, gradients : ndarray, shape (n, d)
         Positions and gradients of the log-density there. A constant residual is subtracted: draws
         of a sample of the rows have another mean, and it shifts the mean by only about h²/24 of it.
-    has_shared_scales : bool
-        Whether many coordinates depend on a few scale parameters.
-    is_rotated : bool
-        Whether the coordinates will be rotated, so that there can be no exceptions.
+    may_have_exceptions : bool
+        Whether a few coordinates may not be harmonic.
 
     Returns
     -------
@@ -141,9 +138,9 @@ def split_hamiltonian(
     >>> from pymc_geodesic.gradients.metric import Metric
     >>> x = np.random.default_rng(1).normal(size=(100, 2))
     >>> metric = Metric(np.zeros(2), np.ones(2))
-    >>> split_hamiltonian(metric, x, -x, has_shared_scales=False)
+    >>> split_hamiltonian(metric, x, -x, may_have_exceptions=False)
     (array([ True,  True]), 1.0)
-    >>> split_hamiltonian(metric, x, -x**3, has_shared_scales=False)
+    >>> split_hamiltonian(metric, x, -x**3, may_have_exceptions=False)
     (array([], dtype=bool), inf)
     """
     if len(x) < SETTINGS.min_draws:
@@ -153,14 +150,14 @@ def split_hamiltonian(
     residual = z + metric.to_gradient(gradients)
     residual -= residual.mean(axis=0)
     mean_square = np.mean(residual**2, axis=0)
-    is_harmonic, _ = harmonic_coordinates(mean_square)
-    has_exceptions = not is_harmonic.all()
-    if not is_harmonic.any() or (has_exceptions and is_rotated):
+    is_harmonic = np.full(len(mean_square), mean_square.max() <= SETTINGS.max_residual)
+    if may_have_exceptions:
+        is_harmonic, _ = harmonic_coordinates(mean_square)
+    if not is_harmonic.any():
         return NOT_HARMONIC, math.inf
-    longest = LANGEVIN.max_step_size if has_exceptions else LANGEVIN.max_split_step_size
+    longest = LANGEVIN.max_split_step_size if is_harmonic.all() else LANGEVIN.max_step_size
     # errors over their bounds, of a step h = 1
-    error = math.sqrt(float(mean_square[is_harmonic].max())) / 12.0 / SETTINGS.max_error
-    if has_shared_scales:
-        products = np.sum((z * residual)[:, is_harmonic], axis=1)
-        error = max(error, float(products.std()) / 24.0 / SETTINGS.max_error_of_scales)
-    return is_harmonic, min(longest, 1.0 / math.sqrt(max(error, 1e-12)))
+    of_variance = math.sqrt(float(mean_square[is_harmonic].max())) / 12.0
+    of_scales = float(np.sum((z * residual)[:, is_harmonic], axis=1).std()) / 24.0
+    error = max(of_variance / SETTINGS.max_error, of_scales / SETTINGS.max_error_of_scales, 1e-12)
+    return is_harmonic, min(longest, 1.0 / math.sqrt(error))

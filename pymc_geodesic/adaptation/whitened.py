@@ -263,6 +263,11 @@ class WhitenedAdaptation:
         return describe_adaptation(adapted, specified) + cost
 
     @property
+    def has_sparse_metric(self) -> bool:
+        """Whether group effects are partially centered."""
+        return isinstance(self._trajectories, SparseTrajectories)
+
+    @property
     def parameters(self) -> LangevinParameters | None:
         """Parameters of the dynamics; None before the noise measurement."""
         return self._bounded.parameters
@@ -452,30 +457,38 @@ class WhitenedAdaptation:
 
     def _bound_step_size(self) -> None:
         """Split the Hamiltonian, and bound the step size by the shape of the posterior."""
-        sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        scales, bounded = has_shared_scales(sizes), self._bounded
-        trajectories, windows = self._trajectories, self._trajectories.windows
+        bounded, trajectories, windows = (
+            self._bounded,
+            self._trajectories,
+            self._trajectories.windows,
+        )
         bounds = bounded.bounds
         if self._may_split:
+            # exceptions follow leapfrog steps, whose errors only an exploration shows that has them
             bounded.is_harmonic, by_residual = split_hamiltonian(
                 self.gradient.metric,
                 windows.positions,
                 windows.gradients,
-                has_shared_scales=scales,
-                is_rotated=self.gradient.has_noise and self.gradient.metric.is_dense,
+                may_have_exceptions=trajectories.is_split,
             )
             bounds.by_posterior = min(bounds.by_posterior, by_residual)
-        if not bounded.is_harmonic.size:
-            # steps of trajectories with a split Hamiltonian, which are longer, are no bound
+        if bounded.is_harmonic.all() and bounded.is_harmonic.size:
+            return
+        if trajectories.is_split:
             by_shape = LANGEVIN.min_step_size_for_shape
-            if not trajectories.is_split:
-                by_shape = bounded.rule.max_step_size_for_shape(
-                    trajectories.recent_step_size, self._model_product.dim, has_shared_scales=scales
-                )
-            by_curvature = max_step_size_from_exploration_gradients(
-                self._points, windows, self.gradient
+            if bounded.is_harmonic.size:
+                by_shape = LANGEVIN.shared_scale_fraction * trajectories.recent_step_size
+        else:
+            sizes = [part.stop - part.start for part in self._model_product.slices.values()]
+            by_shape = bounded.rule.max_step_size_for_shape(
+                trajectories.recent_step_size,
+                self._model_product.dim,
+                has_shared_scales=has_shared_scales(sizes),
             )
-            bounds.by_posterior = min(bounds.by_posterior, by_shape, by_curvature)
+        by_curvature = max_step_size_from_exploration_gradients(
+            self._points, windows, self.gradient
+        )
+        bounds.by_posterior = min(bounds.by_posterior, by_shape, by_curvature)
 
     # --- 3. noise measurement ----------------------------------------------------------------
 

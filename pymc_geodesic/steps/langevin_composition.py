@@ -372,7 +372,8 @@ def langevin_monitors(
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
     diagnose_functions: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
-    scales = effect_scale_monitor(step)
+    is_sparse = isinstance(adaptation, WhitenedAdaptation) and adaptation.has_sparse_metric
+    scales = None if is_sparse else effect_scale_monitor(step)
     if scales is not None:
         monitors.append(scales)
         diagnose_functions.insert(0, scales.diagnosis)
@@ -486,7 +487,7 @@ def compose_geodesic_langevin(
         tune_temperature=tune_temperature,
         n_steps=n_steps,
         effects=find_group_effects(step, metric, compile_kwargs) if whitens else None,
-        may_split=True,
+        may_split=step.samples_all,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
     step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)
