@@ -112,7 +112,7 @@ DISTINCT = {
     "vars": [{"SCIR"}, {"SGRLD"}],
     "step_size": [{"SSGNHT"}, HMC, {"SGLD"}, {"SCIR"}, {"SGRLD"}],
     "n_steps": [HMC, POSITIVE],
-    "metric": [{"GMC"}],
+    "metric": [{"GMC"}, {"SSGNHT", "SubgradientHMC"}],
     "friction": [{"gSGNHT"}],
     "thermostat_inertia": [{"SSGNHT"}],
     "control_variates": [{"SCIR"}],

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
-from pymc.exceptions import SamplingError
 
 import pymc_geodesic as pg
 from tests.grids import slow
@@ -121,27 +119,3 @@ def test_funnel_of_four_groups_with_minibatches():
     for seed in range(3):
         idata = sample(model, step, draws=1000, tune=1000, random_seed=seed)
         assert idata.posterior["tau"].max() < 6.0
-
-
-def cut(x):
-    """−x²/2 for x < 8, and no gradient beyond."""
-    return -0.5 * pt.sqrt(8.0 - x) ** 2 * x**2 / (8.0 - x)
-
-
-@pytest.mark.usefixtures("interpreted")
-def test_a_chain_without_a_gradient_stops():
-    """Ten draws in succession are undone, then the run stops."""
-    with pm.Model() as model:
-        pm.Potential("p", cut(pm.Flat("x")))
-    step = pg.SGGMC(model=model)
-    step.setup_chain(np.random.default_rng(1), 60, 100)
-    point = model.initial_point(random_seed=1)
-    for _ in range(60):
-        point, _ = step.step(point)
-    step.stop_tuning()
-    point, _ = step.step(point)
-    for _ in range(10):
-        _, (stats,) = step.step({"x": np.array(9.0)})
-        assert stats["diverging"]
-    with pytest.raises(SamplingError, match="SGGMC diverged at draw 71"):
-        step.step({"x": np.array(9.0)})
