@@ -360,19 +360,22 @@ class NoiseMeasurement:
         d, clipping_distance = self.gradient.n_euclidean, self.gradient.clipping_distance
         if not d:
             return
-        tails = self._tails(z, stream)
+        sets = self._clipped_together()
+        tails = self._tails(z, stream, sets)
         n_pairs = SETTINGS.pairs_per_point * (self.n_pairs // self._n_usual_pairs)
-        points = np.repeat(tails.reshape(-1, self.size), n_pairs, axis=0)
+        points = np.repeat(self._from_clipped(tails.reshape(-1, self.size)), n_pairs, axis=0)
         minibatches = self._next_minibatches(2 * len(points))
-        own = np.arange(d)
-        distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
-        slopes = []
-        for bound in (math.inf, SECOND_ORDER.clipping_distance):
+        slopes = np.empty((2, d))
+        for bound, slope in zip((math.inf, SECOND_ORDER.clipping_distance), slopes, strict=True):
             clipping_distance[:] = bound
             differences = np.empty_like(points)
             self._evaluate_pairs(minibatches, points, differences)
-            squares = 0.5 * differences.reshape(d, 2, -1, self.size)[..., :d] ** 2
-            slopes.append(np.max(squares.mean(axis=2).max(axis=-1) / distances, axis=1))
+            squares = 0.5 * self._to_clipped_gradient(differences) ** 2
+            squares = squares.reshape(len(sets), 2, -1, d).mean(axis=2)
+            for own, tail, square in zip(sets, tails, squares, strict=True):
+                distances = np.mean(tail[:, :, own] ** 2, axis=1)
+                noise = square.max(axis=1, keepdims=True) if len(own) == 1 else square[:, own]
+                slope[own] = np.max(noise / distances, axis=0)
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
         is_quadratic = unbounded <= np.maximum(
             SETTINGS.quadratic_ratio * bounded, SETTINGS.negligible_slope
@@ -381,16 +384,65 @@ class NoiseMeasurement:
         slope = np.where(is_quadratic, unbounded, bounded)
         self.measured.tail_sd[:d] = math.sqrt(0.5) * slope
 
-    def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
-        """Move the outermost draws along each coordinate farther into the tails."""
+    def _clipped_together(self) -> list[np.ndarray]:
+        """Sets of coordinates that are moved into the tails together, to measure the noise there.
+
+        Groups are moved together, since the noise along one does not depend on the others.
+        """
+        assert self.gradient.curvature is not None
+        structure, d = self.gradient.curvature.structure, self.gradient.n_euclidean
+        alone = [np.array([j]) for j in structure.common[structure.common < d]]
+        return [*alone, *(np.arange(d)[variable] for variable in structure.variables)]
+
+    def _tails(self, z: np.ndarray, stream: np.ndarray, sets: Sequence[np.ndarray]) -> np.ndarray:
+        """Move the outermost draws along each set of coordinates farther into the tails.
+
+        Return points in the coordinates that are clipped, shape (n_sets, 2, n_draws, size). In a
+        set of several coordinates, the lower tail of one is combined with the upper tail of the
+        next, so that their sum is not in its tail.
+        """
         d, n = self.gradient.n_euclidean, SETTINGS.tail_draws
-        points = self._points_around(z, SETTINGS.max_draws, stream)
+        points = self._to_clipped(self._points_around(z, SETTINGS.max_draws, stream))
         order = np.argsort(points[:, :d], axis=0)
-        outermost = np.concatenate([order[:n], order[-n:]]).T
-        tails = points[outermost]
-        for j in range(d):
-            tails[j, :, j] *= SETTINGS.tail_distance
-        return tails.reshape(d, 2, n, self.size)
+        outermost = np.concatenate([order[:n], order[-n:]])
+        tails = np.empty((len(sets), 2 * n, self.size))
+        for tail, own in zip(tails, sets, strict=True):
+            draws = outermost[:, own]
+            draws[:, 1::2] = draws[::-1, 1::2]
+            tail[:] = points[draws[:, 0]]
+            tail[:, own] = SETTINGS.tail_distance * points[draws, own]
+        return tails.reshape(len(sets), 2, n, self.size)
+
+    @property
+    def _clips_whitened(self) -> bool:
+        """Whether second order clips whitened coordinates; otherwise those of the model."""
+        assert self.gradient.second_order is not None
+        return self.gradient.second_order.clips_whitened
+
+    def _to_clipped(self, z: np.ndarray) -> np.ndarray:
+        """Coordinates that are clipped, in standard deviations, of rows of whitened points."""
+        if self._clips_whitened:
+            return z
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        y = z.copy()
+        y[:, :d] = metric.to_direction(z[:, :d]) / metric.sd
+        return y
+
+    def _from_clipped(self, y: np.ndarray) -> np.ndarray:
+        """Inverse of `_to_clipped`."""
+        if self._clips_whitened:
+            return y
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        z = y.copy()
+        z[:, :d] = metric.whiten(metric.center + metric.sd * y[:, :d])
+        return z
+
+    def _to_clipped_gradient(self, gradients: np.ndarray) -> np.ndarray:
+        """Gradients along the Euclidean coordinates that are clipped, of whitened ones."""
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        if self._clips_whitened:
+            return gradients[:, :d]
+        return metric.to_model_gradient(gradients[:, :d]) * metric.sd
 
     def _points_around(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
         """Select draws as points around the center, or sample a normal distribution if too few."""

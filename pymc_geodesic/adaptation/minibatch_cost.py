@@ -19,8 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_geodesic.adaptation.eligibility import SETTINGS as ELIGIBILITY
-from pymc_geodesic.adaptation.eligibility import values_per_row
+from pymc_geodesic.adaptation.eligibility import hessian_structures, values_per_row
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import ParameterRule
 from pymc_geodesic.adaptation.mass_matrix import SETTINGS as MASS_MATRIX
@@ -207,9 +206,10 @@ def minibatch_cost(
     shares: Mapping[str, np.ndarray] = estimator.row_shares(arrays)
     groups = [1.0 / each[each > 0.0] for each in shares.values() if (each > 0.0).any()]
     d, n_rows, batch_size = sum(sizes), source.n_rows, source.batch_size
+    structures = hessian_structures(estimator, sizes, control_variates)
     if not control_variates:
         noise = n_rows / batch_size
-    elif control_variates != 1 and d <= ELIGIBILITY.max_second_order and not estimator.has_kinks:
+    elif structures and (groups or not structures[0].n_groups):
         noise = 0.0  # of second order
     else:
         noise = gradient_noise_of_groups(groups, d, n_rows, batch_size)

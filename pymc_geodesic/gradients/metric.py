@@ -66,6 +66,11 @@ class LowRank:
         """Return L⁻ᵀ g."""
         return self._stretched(g, 1.0 / self.stretch) / self.scale
 
+    @property
+    def row_norms(self) -> np.ndarray:
+        """Norm of each row of L, shape (d,)."""
+        return self.scale * np.sqrt(1.0 + self.directions**2 @ (self.stretch**2 - 1.0))
+
     def dense(self) -> np.ndarray:
         """Return L as a matrix, shape (d, d)."""
         return self.times(np.eye(self.scale.size)).T
@@ -107,6 +112,13 @@ class Metric:
     def is_dense(self) -> bool:
         """Whether L is a full matrix."""
         return isinstance(self.factor, np.ndarray) and self.factor.ndim == 2
+
+    @cached_property
+    def sd(self) -> np.ndarray:
+        """Standard deviation of each coordinate for the covariance L Lᵀ, shape (d,)."""
+        if isinstance(self.factor, LowRank):
+            return self.factor.row_norms
+        return np.sqrt(np.sum(self.factor**2, axis=1)) if self.is_dense else np.abs(self.factor)
 
     @cached_property
     def _lu(self) -> tuple[np.ndarray, np.ndarray]:
