@@ -184,11 +184,6 @@ class StructuredHessian:
     ----------
     structure, values
         See above.
-    rows : ndarray, shape (p, size)
-        Rows of the common coordinates, a view of ``values``.
-    blocks : ndarray, shape (K, K, G)
-        Second derivatives with respect to the entries of two grouped variables for the same group,
-        a view of ``values``.
 
     Examples
     --------
@@ -201,12 +196,23 @@ class StructuredHessian:
     """
 
     def __init__(self, structure: HessianStructure, values: np.ndarray | None = None) -> None:
-        p, n_variables = len(structure.common), len(structure.starts)
-        n_dense, n_groups = p * structure.size, structure.n_groups
         self.structure = structure
-        self.values = np.zeros(n_dense + n_variables**2 * n_groups) if values is None else values
-        self.rows = self.values[:n_dense].reshape(p, structure.size)
-        self.blocks = self.values[n_dense:].reshape(n_variables, n_variables, n_groups)
+        n_blocks = len(structure.starts) ** 2
+        n_values = len(structure.common) * structure.size + n_blocks * structure.n_groups
+        self.values = np.zeros(n_values) if values is None else values
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Rows of the common coordinates, a view of shape (p, size)."""
+        p, size = len(self.structure.common), self.structure.size
+        return self.values[: p * size].reshape(p, size)
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Second derivatives by two grouped variables for the same group, a view, (K, K, G)."""
+        n_variables, n_groups = len(self.structure.starts), self.structure.n_groups
+        n_dense = len(self.structure.common) * self.structure.size
+        return self.values[n_dense:].reshape(n_variables, n_variables, n_groups)
 
     @classmethod
     def from_products(cls, structure: HessianStructure, products: np.ndarray) -> Self:
