@@ -267,7 +267,8 @@ class NoiseMeasurement:
         """
         n = len(positions)
         if n >= SETTINGS.min_draws:
-            every = np.linspace(0, n - 1, min(n, SETTINGS.max_draws))
+            n_points = self._n_usual_pairs // SETTINGS.pairs_per_point
+            every = np.linspace(0, n - 1, min(n, max(n_points, SETTINGS.max_draws)))
             self.measured.draws = positions[every.astype(int)]
 
     def replace(self, differences: np.ndarray) -> None:
@@ -350,68 +351,61 @@ class NoiseMeasurement:
 
         Beyond the bound the noise is that of first order, which is larger if the log-density is
         quadratic. If third derivatives matter, second-order noise grows faster than first-order
-        noise. The remaining noise in the tails is stored as `NoiseState.tail_sd`.
+        noise. The remaining noise in the tails is stored as `NoiseState.tail_sd`. Coordinates of
+        groups are not clipped: in a logistic regression with 2,000 groups of unequal size, the
+        largest standard deviation of the noise variance over the posterior was 24 with a bound of
+        2, 14 with 3, and 10 without, by calculation. The noise along them is averaged, since few of
+        the minibatches are informative about each of them.
 
         Parameters
         ----------
         z, stream
             See `differences`.
         """
-        d, clipping_distance = self.gradient.n_euclidean, self.gradient.clipping_distance
-        if not d:
+        gradient, d = self.gradient, self.gradient.n_euclidean
+        assert gradient.curvature is not None
+        structure, clipping_distance = gradient.curvature.structure, gradient.clipping_distance
+        clipping_distance[:] = math.inf
+        self.measured.tail_sd[:] = 0.0
+        own = structure.common[structure.common < d]
+        if not own.size:
             return
-        sets = self._clipped_together()
-        tails = self._tails(z, stream, sets)
+        tails = self._tails(z, stream, own)
         n_pairs = SETTINGS.pairs_per_point * (self.n_pairs // self._n_usual_pairs)
         points = np.repeat(self._from_clipped(tails.reshape(-1, self.size)), n_pairs, axis=0)
         minibatches = self._next_minibatches(2 * len(points))
-        slopes = np.empty((2, d))
-        for bound, slope in zip((math.inf, SECOND_ORDER.clipping_distance), slopes, strict=True):
-            clipping_distance[:] = bound
+        distances = np.mean(tails[np.arange(own.size), :, :, own] ** 2, axis=-1)
+        slopes = []
+        for bound in (math.inf, SECOND_ORDER.clipping_distance):
+            clipping_distance[own] = bound
             differences = np.empty_like(points)
             self._evaluate_pairs(minibatches, points, differences)
             squares = 0.5 * self._to_clipped_gradient(differences) ** 2
-            squares = squares.reshape(len(sets), 2, -1, d).mean(axis=2)
-            for own, tail, square in zip(sets, tails, squares, strict=True):
-                distances = np.mean(tail[:, :, own] ** 2, axis=1)
-                noise = square.max(axis=1, keepdims=True) if len(own) == 1 else square[:, own]
-                slope[own] = np.max(noise / distances, axis=0)
+            squares = squares.reshape(own.size, 2, -1, d).mean(axis=2)
+            of_groups = [squares[..., each].mean(axis=-1) for each in structure.variables]
+            largest = np.max([*np.moveaxis(squares[..., own], -1, 0), *of_groups], axis=0)
+            slopes.append(np.max(largest / distances, axis=1))
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
         is_quadratic = unbounded <= np.maximum(
             SETTINGS.quadratic_ratio * bounded, SETTINGS.negligible_slope
         )
-        clipping_distance[:] = np.where(is_quadratic, math.inf, SECOND_ORDER.clipping_distance)
+        clipping_distance[own] = np.where(is_quadratic, math.inf, SECOND_ORDER.clipping_distance)
         slope = np.where(is_quadratic, unbounded, bounded)
-        self.measured.tail_sd[:d] = math.sqrt(0.5) * slope
+        self.measured.tail_sd[own] = math.sqrt(0.5) * slope
 
-    def _clipped_together(self) -> list[np.ndarray]:
-        """Sets of coordinates that are moved into the tails together, to measure the noise there.
+    def _tails(self, z: np.ndarray, stream: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Move the outermost draws along each of some coordinates farther into the tails.
 
-        Groups are moved together, since the noise along one does not depend on the others.
+        Return points in the coordinates that are clipped, shape (n_own, 2, n_draws, size).
         """
-        assert self.gradient.curvature is not None
-        structure, d = self.gradient.curvature.structure, self.gradient.n_euclidean
-        alone = [np.array([j]) for j in structure.common[structure.common < d]]
-        return [*alone, *(np.arange(d)[variable] for variable in structure.variables)]
-
-    def _tails(self, z: np.ndarray, stream: np.ndarray, sets: Sequence[np.ndarray]) -> np.ndarray:
-        """Move the outermost draws along each set of coordinates farther into the tails.
-
-        Return points in the coordinates that are clipped, shape (n_sets, 2, n_draws, size). In a
-        set of several coordinates, the lower tail of one is combined with the upper tail of the
-        next, so that their sum is not in its tail.
-        """
-        d, n = self.gradient.n_euclidean, SETTINGS.tail_draws
+        n = SETTINGS.tail_draws
         points = self._to_clipped(self._points_around(z, SETTINGS.max_draws, stream))
-        order = np.argsort(points[:, :d], axis=0)
-        outermost = np.concatenate([order[:n], order[-n:]])
-        tails = np.empty((len(sets), 2 * n, self.size))
-        for tail, own in zip(tails, sets, strict=True):
-            draws = outermost[:, own]
-            draws[:, 1::2] = draws[::-1, 1::2]
-            tail[:] = points[draws[:, 0]]
-            tail[:, own] = SETTINGS.tail_distance * points[draws, own]
-        return tails.reshape(len(sets), 2, n, self.size)
+        order = np.argsort(points[:, own], axis=0)
+        outermost = np.concatenate([order[:n], order[-n:]]).T
+        tails = points[outermost]
+        for tail, j in zip(tails, own, strict=True):
+            tail[:, j] *= SETTINGS.tail_distance
+        return tails.reshape(own.size, 2, n, self.size)
 
     @property
     def _clips_whitened(self) -> bool:
