@@ -271,6 +271,12 @@ class NoiseMeasurement:
             every = np.linspace(0, n - 1, min(n, max(n_points, SETTINGS.max_draws)))
             self.measured.draws = positions[every.astype(int)]
 
+    def rescale_draws(self, ratio: np.ndarray) -> None:
+        """Multiply the distances of these draws from the center by a ratio, shape (d,)."""
+        d, center = len(ratio), self.gradient.metric.center
+        draws = self.measured.draws
+        draws[:, :d] = center + ratio * (draws[:, :d] - center)
+
     def replace(self, differences: np.ndarray) -> None:
         """Replace all measurements.
 

@@ -9,7 +9,7 @@ its velocities.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +71,11 @@ class LowRank:
         """Norm of each row of L, shape (d,)."""
         return self.scale * np.sqrt(1.0 + self.directions**2 @ (self.stretch**2 - 1.0))
 
+    @property
+    def precision(self) -> np.ndarray:
+        """Diagonal of (L Lᵀ)⁻¹, shape (d,)."""
+        return (1.0 + self.directions**2 @ (self.stretch**-2.0 - 1.0)) / self.scale**2
+
     def dense(self) -> np.ndarray:
         """Return L as a matrix, shape (d, d)."""
         return self.times(np.eye(self.scale.size)).T
@@ -120,6 +125,14 @@ class Metric:
             return self.factor.row_norms
         return np.sqrt(np.sum(self.factor**2, axis=1)) if self.is_dense else np.abs(self.factor)
 
+    @property
+    def precision(self) -> np.ndarray:
+        """Diagonal of (L Lᵀ)⁻¹, the inverse of the conditional variances, shape (d,)."""
+        if isinstance(self.factor, LowRank):
+            return self.factor.precision
+        inverse = np.linalg.inv(self.factor) if self.is_dense else 1.0 / self.factor[np.newaxis]
+        return np.asarray(np.sum(inverse**2, axis=0))
+
     @cached_property
     def _lu(self) -> tuple[np.ndarray, np.ndarray]:
         """LU factors of L, where it is a matrix."""
@@ -158,6 +171,14 @@ class Metric:
         """Return the metric with factor L Q for orthogonal Q and dense L."""
         assert isinstance(self.factor, np.ndarray)
         return Metric(self.center, self.factor @ rotation, self.lengths)
+
+    def rescaled(self, ratio: np.ndarray) -> Metric:
+        """Return the metric with the standard deviations multiplied by a ratio, shape (d,)."""
+        if isinstance(self.factor, LowRank):
+            factor: Factor = replace(self.factor, scale=ratio * self.factor.scale)
+        else:
+            factor = (ratio * self.factor.T).T
+        return Metric(self.center, factor, self.lengths)
 
     def recentered(self, center: np.ndarray) -> Metric:
         """Return the metric with another origin."""

@@ -229,6 +229,13 @@ class StructuredHessian:
             hessian.blocks[k] = products[p:, variable]
         return hessian
 
+    def diagonal_of_groups(self) -> np.ndarray:
+        """Return the diagonal of H, shape (size,); NaN for common coordinates."""
+        diagonal = np.full(self.structure.size, np.nan)
+        for k, variable in enumerate(self.structure.variables):
+            diagonal[variable] = self.blocks[k, k]
+        return diagonal
+
     def times(self, v: np.ndarray) -> np.ndarray:
         """Return H v for one vector."""
         product, of = np.empty(v.size), self.structure
