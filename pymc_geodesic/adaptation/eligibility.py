@@ -50,9 +50,9 @@ class EligibilitySettings:
         Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800
         pairs of minibatches and at most 32 kB for each coordinate; by calculation.
     max_second_order : int
-        Maximum number of Hessian-vector products over all rows for which ``control_variates="auto"``
-        may use second order: one for each coordinate, or for each common coordinate and each
-        grouped variable. With 28 coordinates the Hessian over all rows took 20 to 30 times as long
+        Maximum number of Hessian-vector products over all rows with which
+        ``control_variates="auto"`` may use second order: one for each coordinate, except for
+        effects of one grouping factor, where all entries of a variable take one together. With 28 coordinates the Hessian over all rows took 20 to 30 times as long
         as the gradient, in a single experiment.
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a

@@ -341,9 +341,7 @@ class SecondOrderControlVariates:
         )
         self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
-    def set_center(
-        self, center: np.ndarray, total: np.ndarray, hessian: StructuredHessian
-    ) -> None:
+    def set_center(self, center: np.ndarray, total: np.ndarray, hessian: StructuredHessian) -> None:
         """Set the centering point, and gradient and Hessian over all rows there."""
         self.center[:], self.total[:], self.hessian.values[:] = center, total, hessian.values
         self._others[:], self._hessian_of_others.values[:] = total, hessian.values
