@@ -22,15 +22,15 @@ import pytensor.tensor as pt
 
 import pymc_geodesic as pg
 from benchmarks.posteriordb import POSTERIORS, load
-from pymc_geodesic.adaptation import whitened_trajectories
+from pymc_geodesic.adaptation import split_hamiltonian, whitened_trajectories
 
 CHAINS, TUNE, DRAWS = 4, 1000, 2000
-SETTINGS = whitened_trajectories.SETTINGS
+TRAJECTORIES, SPLIT = whitened_trajectories.SETTINGS, split_hamiltonian.SETTINGS
 INTEGRATORS = {
-    "leapfrog": replace(SETTINGS, max_residual=-1.0),
-    "rule": SETTINGS,
-    "always": replace(SETTINGS, max_residual=math.inf),
-    "0.8": replace(SETTINGS, split_rejections=1.0),
+    "leapfrog": (TRAJECTORIES, replace(SPLIT, max_residual=-1.0, residual_of_exceptions=-1.0)),
+    "rule": (TRAJECTORIES, SPLIT),
+    "always": (TRAJECTORIES, replace(SPLIT, max_residual=math.inf)),
+    "0.8": (replace(TRAJECTORIES, split_rejections=1.0), SPLIT),
 }
 
 
@@ -96,7 +96,7 @@ def model_of(name: str) -> tuple[pm.Model, dict[str, Any]]:
 def measure(name: str, integrator: str, *, draws: int = DRAWS, tune: int = TUNE) -> str:
     """Sample, and return a line of the table."""
     model, options = model_of(name)
-    whitened_trajectories.SETTINGS = INTEGRATORS[integrator]
+    whitened_trajectories.SETTINGS, split_hamiltonian.SETTINGS = INTEGRATORS[integrator]
     try:
         with model:
             idata = pm.sample(
@@ -110,7 +110,7 @@ def measure(name: str, integrator: str, *, draws: int = DRAWS, tune: int = TUNE)
                 compute_convergence_checks=False,
             )
     finally:
-        whitened_trajectories.SETTINGS = SETTINGS
+        whitened_trajectories.SETTINGS, split_hamiltonian.SETTINGS = TRAJECTORIES, SPLIT
     posterior = idata.posterior.dataset[[each.name for each in model.free_RVs]]
     sizes = []
     for values in (posterior, abs(posterior - posterior.median(("chain", "draw")))):

@@ -293,7 +293,8 @@ def position_temperature(
     T = (v·v + (ε/2) v·∇log π) / m in the exact splitting: v·v/m between the halves of a kick, minus
     the gradient noise that both halves share. Before and after a kick the mean of v·v/m is
     T / (1 − ε²λ/4) along a direction of curvature λ. In the paper's splitting cosh(ρ/2) v·v
-    replaces v·v in T.
+    replaces v·v in T. With a split Hamiltonian the residual replaces ∇log π, and δ² approximately
+    replaces λ for the curvature 1 + δ.
 
     Parameters
     ----------

@@ -286,18 +286,17 @@ UNPROJECTED = [
 REJECTED = [Mutant("sign of the gradient", gmc, {"kick": opposite_kick, **ON_S2})]
 """Mutants that the Metropolis test corrects; only their acceptance rates are wrong."""
 
-FIRST_HALF = "drift_with_thermostat(space, state, thermostat, targets"
 LAST = " if step < n_steps - 1 else 0.5 * step_size"
 
 ASYMMETRIC = [
     *(
         Mutant(name, kernel, ON_S2, edit)
-        for kernel, first in (
-            (sggmc, "drift(space, state"),
-            (gsgnht, FIRST_HALF),
-        )
+        for kernel in (sggmc, gsgnht)
         for name, edit in (
-            ("no first half of a geodesic", (f"{first}, 0.5 * step_size, is_harmonic)", "pass")),
+            (
+                "no first half of a geodesic",
+                ("drift(space, state, 0.5 * step_size, is_harmonic)", "pass"),
+            ),
             ("whole last geodesic", (LAST, "")),
         )
     ),
@@ -309,12 +308,13 @@ ASYMMETRIC = [
         ("decay[j] * (old + half * force)", "decay[j] * old + half * force"),
     ),
     Mutant(
-        "delayed thermostat",
+        "thermostat after a kick only",
         gsgnht,
         ON_S2,
         (
-            f"{FIRST_HALF}, 0.5 * step_size, is_harmonic)",
-            "drift(space, state, 0.5 * step_size, is_harmonic)",
+            "update_thermostat(space, state, thermostat, targets, 0.5 * step_size)\n"
+            "        for block",
+            "for block",
         ),
     ),
 ]

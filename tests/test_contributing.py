@@ -192,7 +192,12 @@ def test_adaptation_rule(install, monkeypatch):
         b = pm.Normal("b", 0.0, 1.0, shape=2)
         pm.Normal("outcome", X @ b, 1.0, observed=y)
         interpreted = {"mode": "FAST_COMPILE"}
-        step = pymc_geodesic.SGGMC(batch_size=10, minibatch=["X", "y"], compile_kwargs=interpreted)
+        step = pymc_geodesic.SGGMC(
+            batch_size=10,
+            minibatch=["X", "y"],
+            control_variates=1,
+            compile_kwargs=interpreted,
+        )
         idata = pm.sample(
             draws=1000, tune=400, chains=1, cores=1, step=step, random_seed=1, progressbar=False,
             compute_convergence_checks=False, compile_kwargs=interpreted,

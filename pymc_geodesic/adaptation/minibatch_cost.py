@@ -34,7 +34,7 @@ class MinibatchCostSettings:
 
     They are estimated from the processor time of draws of logistic, normal and Poisson regressions
     with 10⁴ to 10⁶ rows and up to 2,000 groups (`benchmarks.minibatch_cost`), where the predicted
-    ratio of times was 0.3 to 1.2 times the measured one. The effective sample size per draw was 0.8
+    ratio of times was 0.3 to 1.1 times the measured one. The effective sample size per draw was 0.8
     to 1.6 times that with all rows; the ratio is assumed to be 1.
 
     Values without a stated source are heuristic; no measurement supports them.
@@ -213,17 +213,17 @@ def minibatch_cost(
         noise = 0.0  # of second order
     else:
         noise = gradient_noise_of_groups(groups, d, n_rows, batch_size)
-    exploration_step_size = SETTINGS.step_size_ratio * (LANGEVIN.reference_step_size / d) ** 0.25
     noises, worst = np.array([noise]), np.array([SETTINGS.worst_noise * noise])
     longest = max(
         rule.max_step_size_for_heterogeneity(worst, worst), BOUNDS.min_step_size_for_heterogeneity
     )
-    if not is_split:
+    if not is_split or has_shared_scales(sizes):
+        of_exploration = SETTINGS.step_size_ratio * (LANGEVIN.reference_step_size / d) ** 0.25
         by_shape = rule.max_step_size_for_shape(
-            exploration_step_size, d, has_shared_scales=has_shared_scales(sizes)
+            of_exploration, d, has_shared_scales=has_shared_scales(sizes)
         )
         longest = min(longest, by_shape)
-    parameters = rule.parameters(noises, is_split=is_split)
+    parameters = rule.parameters(noises)
     h = min(parameters.step_size, longest)
     friction = rule.parameters(noises, step_size=h).friction
     n_steps = (2.0 * friction.mean() + h * noise) / h if friction.any() else 4.0 / h**2

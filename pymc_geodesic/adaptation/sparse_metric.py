@@ -304,12 +304,17 @@ class SparseTrajectories:
         """See `WhitenedTrajectories`."""
         return self._inner.recent_step_size
 
+    @property
+    def is_split(self) -> bool:
+        """See `WhitenedTrajectories`."""
+        return self._inner.is_split
+
     def set_metric(self, metric: Metric) -> None:
         """Change the coordinates within those of the sparse metric."""
         self._inner.set_metric(metric)
 
     def use_covariance(self, covariance: np.ndarray) -> None:
-        """Do nothing: the metric is known from the curvature."""
+        """Do nothing: the curvature at the mode determines the metric."""
 
     def describe_metric(self) -> tuple[list[str], list[str]]:
         """Describe what is adapted of the coordinates, and what is user-specified."""

@@ -18,9 +18,7 @@ import numpy as np
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows
-from pymc_geodesic.adaptation.whitened_trajectories import harmonic_coordinates
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.integrators import NOT_HARMONIC
 
 
@@ -46,6 +44,9 @@ class StepSizeBoundSettings:
         divergence; by calculation, far beyond those of normally distributed velocities.
     runaway_growth : float
         Factor by which that bound increases after each such draw.
+    max_temperature, max_square : float
+        The same for draws after the warm-up, 3 + 30/m, which m normally distributed velocities
+        exceed with a probability below 1e-7; by calculation.
     min_step_size_after_divergence : float
         Lower bound on the step size after divergences.
     min_step_size_for_heterogeneity : float
@@ -56,8 +57,6 @@ class StepSizeBoundSettings:
         Upper bound on the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
         Minimum number of gradients from which the direction of largest curvature is estimated.
-    draws_for_split : int
-        Minimum number of draws of the exploration from which the Hamiltonian is split.
     shared_scale_ratio : int
         Minimum ratio of all coordinates to those of a variable for which that variable counts as a
         hierarchical scale.
@@ -70,12 +69,13 @@ class StepSizeBoundSettings:
     runaway_temperature: float = 10.0
     runaway_square: float = 100.0
     runaway_growth: float = 3.0
+    max_temperature: float = 3.0
+    max_square: float = 30.0
     min_step_size_after_divergence: float = 0.01
     min_step_size_for_heterogeneity: float = 0.03
     thermostat_bounds: tuple[float, float] = (-0.5, math.inf)
     max_anisotropy_bias: float = 0.05
     min_gradients: int = 10
-    draws_for_split: int = 30
     shared_scale_ratio: int = 20
 
 
@@ -193,8 +193,7 @@ class BoundedParameters:
     def _within(
         self, bounds: StepSizeBounds, noise: np.ndarray, n_steps: int | None
     ) -> LangevinParameters:
-        is_split = self.is_harmonic.size > 0
-        parameters = self.rule.parameters(noise, n_steps=n_steps, is_split=is_split)
+        parameters = self.rule.parameters(noise, n_steps=n_steps)
         longest = min(bounds.by_posterior, bounds.by_anisotropy, bounds.by_heterogeneity)
         if parameters.step_size > longest:
             return self.rule.parameters(noise, step_size=longest, n_steps=n_steps)
@@ -248,32 +247,39 @@ class BoundedParameters:
     def state(self, state: dict[str, Any]) -> None:
         parameters = copy.deepcopy(state["parameters"])
         self.parameters = LangevinParameters(**parameters) if parameters else None
-        self.bounds, self.is_harmonic = StepSizeBounds(**state["bounds"]), state["is_harmonic"]
+        self.bounds = StepSizeBounds(**state["bounds"])
+        self.is_harmonic = state["is_harmonic"].copy()
         self._noise_fraction = state["noise_fraction"]
         self._check.sums = state["temperature_sums"].copy()
 
 
-def runaway_temperature(dim: int, n_before: int = 0) -> float:
-    """Compute the temperature of a draw above which it counts as a divergence.
+def max_temperature(dim: int, n_before: int = 0, *, tune: bool) -> float:
+    """Compute the temperature above which a draw has left the posterior, and is undone.
 
     A chain that leaves the posterior has a high temperature long before it overflows. If the
-    temperature is as high with smaller step sizes, the chain is moving towards the posterior;
-    therefore the bound increases.
+    temperature is as high again, the chain may be moving towards the posterior; therefore the bound
+    increases.
 
     Parameters
     ----------
     dim : int
     n_before : int
         Number of earlier draws at such a temperature.
+    tune : bool
+        In the warm-up chains may start far from the posterior, and the bound is larger.
 
     Examples
     --------
-    >>> from pymc_geodesic.adaptation.step_size_bounds import runaway_temperature
-    >>> runaway_temperature(1), runaway_temperature(100), runaway_temperature(100, n_before=2)
-    (110.0, 11.0, 99.0)
+    >>> from pymc_geodesic.adaptation.step_size_bounds import max_temperature
+    >>> max_temperature(1, tune=True), max_temperature(100, tune=True)
+    (110.0, 11.0)
+    >>> max_temperature(10, tune=False), max_temperature(10, n_before=2, tune=False)
+    (6.0, 54.0)
     """
-    bound = SETTINGS.runaway_temperature + SETTINGS.runaway_square / max(dim, 1)
-    return bound * SETTINGS.runaway_growth ** min(n_before, 100)
+    bound, square = SETTINGS.max_temperature, SETTINGS.max_square
+    if tune:
+        bound, square = SETTINGS.runaway_temperature, SETTINGS.runaway_square
+    return (bound + square / max(dim, 1)) * SETTINGS.runaway_growth ** min(n_before, 100)
 
 
 def has_shared_scales(sizes: Sequence[int]) -> bool:
@@ -291,61 +297,6 @@ def has_shared_scales(sizes: Sequence[int]) -> bool:
     (True, False, False)
     """
     return bool(sizes) and min(sizes) * SETTINGS.shared_scale_ratio <= sum(sizes)
-
-
-def split_hamiltonian(
-    metric: Metric, x: np.ndarray, gradients: np.ndarray, *, has_shared_scales: bool
-) -> tuple[np.ndarray, float]:
-    r"""Choose the harmonic coordinates of a split Hamiltonian, and an upper bound on h.
-
-    Along a coordinate of curvature 1 + δ a step has the relative error δ h²/12 of the variance. The
-    first-order error of the Hamiltonian is h²/24 (v·δv − z·δz), for any residual with the variance
-    :math:`2 (h^2 / 24)^2 \operatorname{Var}(z \cdot r)` over the posterior; where many coordinates
-    share a scale it may concern that scale.
-
-    Parameters
-    ----------
-    metric : Metric
-    x, gradients : ndarray, shape (n, d)
-        Positions and gradients of the log-density there.
-    has_shared_scales : bool
-        Whether many coordinates depend on a few scale parameters.
-
-    Returns
-    -------
-    is_harmonic : ndarray of bool, shape (d,) or (0,)
-        Empty if the Hamiltonian is not split.
-    longest : float
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.step_size_bounds import split_hamiltonian
-    >>> from pymc_geodesic.gradients.metric import Metric
-    >>> x = np.random.default_rng(1).normal(size=(100, 2))
-    >>> metric = Metric(np.zeros(2), np.ones(2))
-    >>> split_hamiltonian(metric, x, -x, has_shared_scales=False)
-    (array([ True,  True]), 1.0)
-    >>> split_hamiltonian(metric, x, -x**3, has_shared_scales=False)
-    (array([], dtype=bool), inf)
-    """
-    z = metric.whiten(x)
-    z -= z.mean(axis=0)
-    residual = z + metric.to_gradient(gradients)
-    residual -= residual.mean(axis=0)
-    mean_square = np.mean(residual**2, axis=0)
-    is_harmonic, _ = harmonic_coordinates(mean_square)
-    has_exceptions = not is_harmonic.all()
-    if not is_harmonic.any() or (has_exceptions and metric.is_dense):
-        return NOT_HARMONIC, math.inf
-    longest = LANGEVIN.max_step_size if has_exceptions else LANGEVIN.max_split_step_size
-    largest = math.sqrt(float(mean_square[is_harmonic].max()))
-    error = largest / 12.0 / LANGEVIN.max_split_error
-    if has_shared_scales:
-        products = np.sum((z * residual)[:, is_harmonic], axis=1)
-        of_scales = math.sqrt(2.0) / 24.0 * float(products.std())
-        error = max(error, of_scales / LANGEVIN.max_split_error_of_scales)
-    return is_harmonic, min(longest, 1.0 / math.sqrt(max(error, 1e-12)))
 
 
 # --- manifolds -------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ Afterwards, in *sampling*, only the thermostats change.
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
@@ -37,17 +36,17 @@ from pymc_geodesic.adaptation.gradient_noise import (
     diagnose_noise,
     name_rare_coordinates,
 )
+from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
-from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as STEP_SIZE
+from pymc_geodesic.adaptation.split_hamiltonian import split_hamiltonian
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
     has_shared_scales,
     max_step_size_for_anisotropic_noise,
     max_step_size_from_exploration_gradients,
-    runaway_temperature,
-    split_hamiltonian,
+    max_temperature,
 )
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -368,7 +367,7 @@ class WhitenedAdaptation:
         """Check the temperature, and undo a draw that diverged; see `LangevinAdaptation`."""
         # the estimated temperature (`position_temperature`) can be negative if the integrator is
         # unstable
-        limit = runaway_temperature(self._model_product.dim, self._warm_up.n_runaways)
+        limit = max_temperature(self._model_product.dim, self._warm_up.n_runaways, tune=True)
         runs_away = not diverging and abs(temperature) > limit
         if diverging or runs_away:
             self._undo_draw(chain, before, runs_away=runs_away)
@@ -457,29 +456,31 @@ class WhitenedAdaptation:
         return n_passes
 
     def _bound_step_size(self) -> None:
-        """Bound the step size by the shape and curvature of the posterior."""
+        """Split the Hamiltonian, and bound the step size by the shape of the posterior."""
         sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        scales, windows, bounded = (
-            has_shared_scales(sizes),
-            self._trajectories.windows,
-            self._bounded,
-        )
-        by_posterior = math.inf
-        if self._may_split and len(windows) >= STEP_SIZE.draws_for_split:
-            bounded.is_harmonic, by_posterior = split_hamiltonian(
-                self.gradient.metric, windows.positions, windows.gradients, has_shared_scales=scales
-            )
-        if not bounded.is_harmonic.size:
-            by_posterior = bounded.rule.max_step_size_for_shape(
-                self._trajectories.recent_step_size,
-                self._model_product.dim,
-                has_shared_scales=scales,
-            )
-        by_curvature = max_step_size_from_exploration_gradients(
-            self._points, windows, self.gradient
-        )
+        scales, bounded = has_shared_scales(sizes), self._bounded
+        trajectories, windows = self._trajectories, self._trajectories.windows
         bounds = bounded.bounds
-        bounds.by_posterior = min(bounds.by_posterior, by_posterior, by_curvature)
+        if self._may_split:
+            bounded.is_harmonic, by_residual = split_hamiltonian(
+                self.gradient.metric,
+                windows.positions,
+                windows.gradients,
+                has_shared_scales=scales,
+                is_rotated=self.gradient.has_noise and self.gradient.metric.is_dense,
+            )
+            bounds.by_posterior = min(bounds.by_posterior, by_residual)
+        if not bounded.is_harmonic.size:
+            # steps of trajectories with a split Hamiltonian, which are longer, are no bound
+            by_shape = LANGEVIN.min_step_size_for_shape
+            if not trajectories.is_split:
+                by_shape = bounded.rule.max_step_size_for_shape(
+                    trajectories.recent_step_size, self._model_product.dim, has_shared_scales=scales
+                )
+            by_curvature = max_step_size_from_exploration_gradients(
+                self._points, windows, self.gradient
+            )
+            bounds.by_posterior = min(bounds.by_posterior, by_shape, by_curvature)
 
     # --- 3. noise measurement ----------------------------------------------------------------
 

@@ -8,7 +8,7 @@ adapted instead.
 Where the posterior is nearly N(0, I) in these coordinates, trajectories follow the flow of N(0, I)
 exactly and are kicked by the residual r(z) = ∇log π(z) + z (`pymc_geodesic.kernels.gmc`). Where it
 is not, they are those of the leapfrog integrator; so are those of a few exceptional coordinates
-(`harmonic_coordinates`).
+(`pymc_geodesic.adaptation.split_hamiltonian`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pymc_geodesic.adaptation.components import (
     max_length_scales,
 )
 from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows, factor_estimator
+from pymc_geodesic.adaptation.split_hamiltonian import harmonic_coordinates, mean_square_residual
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.integrators import NOT_HARMONIC
@@ -57,16 +58,6 @@ class TrajectorySettings:
         its start.
     step_size_jitter : float
         Relative half-width of the uniform distribution of the step size.
-    max_residual : float
-        Mean square of a coordinate of the residual r, relative to that of the gradient of N(0, I),
-        up to which the Hamiltonian is split. Regressions have 0.01 to 0.2, where the split gives
-        1.1 to 3 times as many effective draws per gradient; the non-centered eight schools,
-        bananas and mixtures have 0.6 and more, t distributions with 3 degrees of freedom mostly
-        0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
-    residual_of_exceptions, max_exceptions : float
-        Mean square above which a coordinate is an exception, and the largest fraction of
-        exceptions that are not harmonic in a split Hamiltonian. Log scales of few group effects are
-        such exceptions: in their tails, long steps of the split Hamiltonian are rejected.
     draws_for_leapfrog : int
         Minimum number of draws in a window after which a coordinate ceases to be harmonic.
     min_fitted : int
@@ -103,9 +94,6 @@ class TrajectorySettings:
     length: float = 0.5 * math.pi
     length_jitter: float = 0.4
     step_size_jitter: float = 0.1
-    max_residual: float = 0.25
-    residual_of_exceptions: float = 0.1
-    max_exceptions: float = 0.05
     draws_for_leapfrog: int = 50
     min_fitted: int = 30
     draws_per_coordinate: float = 2.0
@@ -201,51 +189,6 @@ def factor_by_curvature(
     if values[0] <= SETTINGS.min_curvature * values[-1]:
         return None
     return directions.T @ (vectors / np.sqrt(values))
-
-
-def mean_square_residual(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """Mean square over draws of each whitened coordinate of the residual r(z) = ∇log π(z) + z.
-
-    Parameters
-    ----------
-    metric : Metric
-    x, gradients : ndarray, shape (n, d)
-        Positions and gradients of the log-density there.
-    """
-    residual = metric.whiten(x) + metric.to_gradient(gradients)
-    return np.asarray(np.mean(residual**2, axis=0))
-
-
-def harmonic_coordinates(residual: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Choose the coordinates that follow the flow of N(0, 1).
-
-    Few exceptions follow the leapfrog integrator; otherwise all coordinates follow the same one.
-
-    Parameters
-    ----------
-    residual : ndarray, shape (d,)
-        Mean square of each coordinate of the residual r.
-
-    Returns
-    -------
-    is_harmonic : ndarray of bool, shape (d,)
-    is_small : bool
-        Whether the residual of all coordinates but the exceptions is small.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.whitened_trajectories import harmonic_coordinates
-    >>> is_harmonic, is_small = harmonic_coordinates(np.array([0.5] + 99 * [0.01]))
-    >>> int(is_harmonic.sum()), is_small
-    (99, True)
-    >>> harmonic_coordinates(np.array([0.5, 0.01]))
-    (array([False, False]), False)
-    """
-    is_exception = residual > SETTINGS.residual_of_exceptions
-    if is_exception.sum() <= SETTINGS.max_exceptions * len(residual):
-        return ~is_exception, True
-    return np.full(len(residual), residual.max() <= SETTINGS.max_residual), False
 
 
 class WhitenedTrajectories:

@@ -530,7 +530,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(graphs))]
     if unused:
         message = (
-            f"minibatch= names {unused[0].name!r}, but the log-density does not depend on it. "
-            "Remove it from minibatch="
+            f"{unused[0].name!r} has a row per observation, but the log-density does not depend on "
+            "it. Remove it from minibatch=, or from the model"
         )
         raise _ModelError(see(message, "minibatch"))

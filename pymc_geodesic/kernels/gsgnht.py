@@ -37,28 +37,13 @@ OUTLIER_RATIO = 10.0
 
 
 @part
-def drift_with_thermostat(
-    space: Space,
-    state: State,
-    thermostat: Thermostat,
-    targets: Vector,
-    time: float,
-    is_harmonic: Flags,
-) -> None:
-    """Step A: `drift`, and ξ ← ξ + time · (v·v/m − τ)/Q, half before and half after it.
-
-    ``targets`` contains τ of each block; it is 1 in algorithm 2. On geodesics v·v is constant.
-    """
-    update_thermostat(space, state, thermostat, targets, 0.5 * time)
-    drift(space, state, time, is_harmonic)
-    update_thermostat(space, state, thermostat, targets, 0.5 * time)
-
-
-@part
 def update_thermostat(
     space: Space, state: State, thermostat: Thermostat, targets: Vector, time: float
 ) -> None:
-    """Change ξ by time · (v·v/m − τ)/Q."""
+    """Change ξ by time · (v·v/m − τ)/Q, half of step A, before or after a kick.
+
+    ``targets`` contains τ of each block; it is 1 in algorithm 2. On geodesics v·v is constant.
+    """
     for block in range(space.blocks.shape[0]):
         v = state.v[block_slice(space.blocks, block)]
         deviation = kinetic_temperature(v, space.dims[block]) - targets[block]
@@ -90,11 +75,11 @@ def gsgnht(
     ===== ========================================================= ===============================
     step  algorithm 2 with C + ξ for its ξ, U = −log π              here
     ===== ========================================================= ===============================
-    A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift_with_thermostat`
+    A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift`, `update_thermostat`
     B     v ← exp(−(C + ξ) ε/2) v                                   `kick_with_friction`
     O     v ← v + Λ(x)(−ε ∇Ũ(x) + N(0, (2C − εV) ε))                `kick_with_friction`, `project`
     B     v ← exp(−(C + ξ) ε/2) v                                   `kick_with_friction`
-    A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift_with_thermostat`
+    A     (x, v) on the geodesic for ε/2, ξ ← ξ + (v·v/m − 1) ε/2   `drift`, `update_thermostat`
     ===== ========================================================= ===============================
 
     The order of Λ(x), merged steps, minibatches, V, the splitting ``EXACT`` and the split
@@ -140,11 +125,12 @@ def gsgnht(
         targets[block] = target_along_geodesics(
             thermostat.temperatures[block], curvature_sums[block], whole_decay, step_size, splitting
         )
-    drift_with_thermostat(space, state, thermostat, targets, 0.5 * step_size, is_harmonic)  # A
+    drift(space, state, 0.5 * step_size, is_harmonic)  # A
     for step in range(n_steps):
         evaluate(logp_grad.address, x, minibatches[step], logp_grad.context, gradient)
         cancel_harmonic_force(space, x, gradient, 1.0, is_harmonic)
         fill_normal(stream, noise)
+        update_thermostat(space, state, thermostat, targets, 0.5 * step_size)
         for block in range(n_blocks):
             own = block_slice(blocks, block)
             drag = math.exp(-xi[block] * step_size)
@@ -158,8 +144,9 @@ def gsgnht(
                 square, power, drag * decay[own.start], step_size, splitting, space.dims[block]
             )
         project(blocks, x, v)  # Λ(x)
+        update_thermostat(space, state, thermostat, targets, 0.5 * step_size)
         time = step_size if step < n_steps - 1 else 0.5 * step_size
-        drift_with_thermostat(space, state, thermostat, targets, time, is_harmonic)  # A, next A
+        drift(space, state, time, is_harmonic)  # A, and next A
     for block in range(n_blocks):
         temperatures[block] /= n_steps
         targets[block] *= n_steps * space.dims[block]
@@ -203,7 +190,8 @@ def update_curvature(
     r"""Update the exponentially weighted sums for the mean curvature, in place.
 
     Before a kick, at the end of a geodesic of length ε, the mean of v·∇log π over the stationary
-    distribution is −(ε/2) λ v·v, where λ is the curvature of −log π along v.
+    distribution is −(ε/2) λ v·v, where λ is the curvature of −log π along v. With a split
+    Hamiltonian see `position_temperature`.
 
     Parameters
     ----------

@@ -52,8 +52,8 @@ def sggmc(
     argument.
 
     With a split Hamiltonian, harmonic coordinates follow the exact flow of N(0, I) in A, and B
-    kicks them by the residual ∇log π̃(x) + x. If the posterior is N(0, I) and V is known, this is
-    exact for every ε with ε²V < 1, and the estimates of the temperature remain valid.
+    kicks them by the residual ∇log π̃(x) + x. For the posterior N(0, I) and normal gradient noise of
+    the variance V this is exact, as long as no noise is clipped (`friction_coefficients`).
 
     Parameters
     ----------

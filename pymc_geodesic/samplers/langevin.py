@@ -12,6 +12,7 @@ import numpy as np
 from pymc_geodesic.adaptation.adaptation import LangevinAdaptation, LangevinChain, Proposal
 from pymc_geodesic.adaptation.eligibility import Ineligibility
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters
+from pymc_geodesic.adaptation.step_size_bounds import max_temperature
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
@@ -22,6 +23,9 @@ from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
+
+MAX_EXCURSIONS = 10
+"""Number of draws in succession that are undone because they are not finite."""
 
 EXPLORATION_STATS = {
     "temperature": 1.0,  # each transition draws a new velocity
@@ -55,7 +59,8 @@ class LangevinSampler:
 
     During warm-up, a draw may instead be a Metropolis-corrected transition (`explore`). The
     adaptation is updated after each other draw, and may discard it (`update`). Once it is settled,
-    the draws that remain repeat the last one.
+    the draws that remain repeat the last one. After a warm-up in whitened coordinates, a draw that
+    is not finite, or has left the posterior, is undone (`_undo_excursion`).
 
     Parameters
     ----------
@@ -112,6 +117,7 @@ class LangevinSampler:
         self.dynamics.initialize(self.adaptation.product)
         self._chain = LangevinChain(self.dynamics, np.empty(0), stream)
         self.parameters: LangevinParameters | None = None
+        self._n_excursions = np.zeros(2, dtype=np.int64)  # all, and the last in succession
         if self.monitor is not None:
             self.monitor.initialize(n_draws)
 
@@ -134,8 +140,8 @@ class LangevinSampler:
         Raises
         ------
         NotFiniteError
-            If position or velocity is not finite after the warm-up, or if the gradient at the
-            starting point is not finite.
+            If position or velocity is not finite after the warm-up in the coordinates of the
+            model, or if the gradient at the starting point is not finite.
         """
         chain, adaptation = self._chain, self.adaptation
         monitor = None if tune else self.monitor
@@ -161,7 +167,7 @@ class LangevinSampler:
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
             n_grad += monitor.before_draw(chain.z, minibatches)
-        before = chain.z.copy() if tune or chain.n == 0 else chain.z
+        before = chain.z.copy()
         # n_steps inner steps A B O B A, in place; no Metropolis–Hastings test
         temperatures, noise_clips = self.dynamics.run(
             adaptation.logp_grad,
@@ -176,14 +182,15 @@ class LangevinSampler:
         diverging = not (math.isfinite(temperature) and all_finite(chain.z))
         if diverging:
             self._check_divergence(before, proposal, tune=tune)
+        mean_temperature = float(adaptation.product.dims @ temperatures) / adaptation.product.dim
         if tune:
-            dims = adaptation.product.dims
-            mean_temperature = float(dims @ temperatures) / adaptation.product.dim
             diverging, more = adaptation.update(
                 chain, before, proposal, mean_temperature, diverging=diverging
             )
             n_grad += more
-        elif monitor is not None:
+        elif adaptation.whitens:
+            diverging = self._undo_excursion(before, mean_temperature, diverging=diverging)
+        if monitor is not None:
             n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
         stats = self._stats(proposal.parameters, monitor)
@@ -197,7 +204,8 @@ class LangevinSampler:
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
         """Raise an error for a draw that is not finite.
 
-        In the warm-up such a draw is undone, if the gradient at the starting point is finite.
+        In the warm-up such a draw is undone if the gradient at the starting point is finite, in
+        whitened coordinates also later, but not more than `MAX_EXCURSIONS` in succession.
         """
         chain = self._chain
         if chain.n == 0:
@@ -206,9 +214,25 @@ class LangevinSampler:
                 gradient = self.estimator.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
                     raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
-        if not tune:
+        is_undone = self.adaptation.whitens and self._n_excursions[1] < MAX_EXCURSIONS
+        if not tune and not is_undone:
             what = "velocity" if all_finite(chain.z) else "position"
             raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
+
+    def _undo_excursion(self, before: np.ndarray, temperature: float, *, diverging: bool) -> bool:
+        """Return to before a draw that left the posterior; return whether it did.
+
+        Draws of the posterior practically never have a kinetic temperature above `max_temperature`.
+        In a funnel such a draw can move a scale by many posterior standard deviations.
+        """
+        dim, n_excursions = self.adaptation.product.dim, self._n_excursions
+        bound = max_temperature(dim, int(n_excursions[1]), tune=False)
+        if not diverging and not (self.dynamics.has_momentum and abs(temperature) > bound):
+            n_excursions[1] = 0
+            return False
+        n_excursions += 1
+        self._chain.restart_at(before, self.adaptation.product)
+        return True
 
     def _stats(
         self, parameters: LangevinParameters, monitor: StationarityMonitor | None
@@ -240,6 +264,19 @@ class LangevinSampler:
         names : list of str
             Name of each coordinate.
         """
+        if self._n_excursions[0]:
+            return Diagnosis(
+                quantity="number of draws that left the posterior",
+                value=int(self._n_excursions[0]),
+                expected=0,
+                consequence=(
+                    "each was replaced by the draw before it, and the posterior that other draws "
+                    "did not leave may be wrong too, most of all in the tails of scale parameters"
+                ),
+                remedy="Use GMC() or NUTS, which correct each step, or {minibatches}.",
+                anchor="divergences",
+                format_spec=".0f",
+            )
         diagnosis = None if self.monitor is None else self.monitor.diagnosis(names)
         diagnosis = diagnosis or self.adaptation.noise_diagnosis(names)
         if diagnosis is None:
@@ -253,6 +290,7 @@ class LangevinSampler:
             "z": self._chain.z.copy(),
             "stream": self._chain.stream.copy(),
             "n": self._chain.n,
+            "n_excursions": self._n_excursions.copy(),
             "dynamics": self.dynamics.state,
             "adaptation": self.adaptation.state,
             "monitor": {} if self.monitor is None else self.monitor.state,
@@ -262,6 +300,7 @@ class LangevinSampler:
     def state(self, state: dict[str, Any]) -> None:
         self._chain.z, self._chain.n = state["z"].copy(), state["n"]
         self._chain.stream = state["stream"].copy()
+        self._n_excursions = state["n_excursions"].copy()
         self.dynamics.state, self.adaptation.state = state["dynamics"], state["adaptation"]
         if self.monitor is not None and state["monitor"]:
             self.monitor.state = state["monitor"]

@@ -28,7 +28,7 @@ from pymc_geodesic.steps.hmc_composition import (
     trajectory_monitors,
 )
 from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.sparse_coordinates import hierarchy
+from pymc_geodesic.steps.sparse_coordinates import find_group_effects
 from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_adaptation_arguments,
@@ -234,7 +234,7 @@ class GMC(GeodesicStep):
         check_exact("GMC", self.estimator)
         effects = None
         if not self.local and step_size is None:
-            effects = hierarchy(self, metric, compile_kwargs)
+            effects = find_group_effects(self, metric, compile_kwargs)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,

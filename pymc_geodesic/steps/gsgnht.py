@@ -84,7 +84,7 @@ class gSGNHT(GeodesicStep):
         paper uses Q = 1, which is slow where C is large: a thermostat then needs about C² / ρ
         steps.
     n_steps : int, optional
-        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        Number of integration steps per draw. Adapted by default, at most 100; 10 if
         coordinates are not adapted.
     gradient_noise : float, array or "fisher", optional
         Variance V of the gradient estimate, which is subtracted from the injected noise: one
@@ -93,15 +93,17 @@ class gSGNHT(GeodesicStep):
         variance is measured and subtracted if coordinates are adapted, and nothing is subtracted
         otherwise. If ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at
         zero and the coordinate is counted in the sample stat ``noise_clips``.
-    metric : {"auto", "dense", "diag", None} or array
-        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
-        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
-        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
-        or the d variances; it is used as given, with the variables in the order of ``vars``. A
-        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
-        any user-specified parameter of the dynamics except ``n_steps``.
+    metric : {"auto", "sparse", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"sparse"``, for gradients over all rows of
+        a hierarchical model, partially centers its group effects (see `GMC`). ``"dense"`` whitens
+        the draws and gradients of the tuning phase with all correlations, ``"diag"`` with scales
+        alone. ``"auto"`` is sparse for such models and gradients, otherwise dense up to 500
+        coordinates, and beyond that diagonal plus low rank, at most ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model (PyMC's unconstrained ones, without whitening), as does any
+        user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -201,8 +203,8 @@ class gSGNHT(GeodesicStep):
     ``temperature`` (kinetic temperature, corrected for the step size as in `SGGMC`: (v·v + (ε/2)
     v·∇log π) / m before a kick, averaged over inner steps and variables), ``thermostat`` and
     ``friction`` (means of ξ and C), ``noise_clips`` (coordinates whose known noise exceeds the
-    noise of the dynamics), ``diverging`` (draw that is not finite; in the warm-up also other
-    discarded draws), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
+    noise of the dynamics), ``diverging`` (draw that was undone, because it is not finite or left
+    the posterior), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
     ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
     monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
     with ``local`` also ``acceptance_rate`` (of the local variables).
@@ -256,7 +258,7 @@ class gSGNHT(GeodesicStep):
         thermostat_inertia: float | None = None,
         n_steps: int | None = None,
         gradient_noise: ArrayLike | Literal["fisher"] | None = None,
-        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        metric: Literal["auto", "dense", "diag", "sparse"] | ArrayLike | None = "auto",
         control_variates: Literal["auto", 1, 2] | bool = "auto",
         tune_temperature: float | None = None,
         batch_size: int | None = None,

@@ -57,7 +57,7 @@ from pymc_geodesic.samplers.langevin import LangevinSampler
 from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimators import LocalArguments, gradient_estimator
 from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_diagnosis
-from pymc_geodesic.steps.sparse_coordinates import hierarchy, sparse_trajectories
+from pymc_geodesic.steps.sparse_coordinates import find_group_effects, sparse_trajectories
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_eligible_arguments,
@@ -485,7 +485,7 @@ def compose_geodesic_langevin(
         gradient_noise=gradient_noise,
         tune_temperature=tune_temperature,
         n_steps=n_steps,
-        effects=hierarchy(step, metric, compile_kwargs) if whitens else None,
+        effects=find_group_effects(step, metric, compile_kwargs) if whitens else None,
         may_split=True,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)

@@ -82,7 +82,7 @@ class SGGMC(GeodesicStep):
     momentum_decay : float, optional
         ρ, an alternative to ``friction``: C = ρ / ε.
     n_steps : int, optional
-        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        Number of integration steps per draw. Adapted by default, at most 100; 10 if
         coordinates are not adapted.
     gradient_noise : float, array or "fisher", optional
         Variance V of the gradient estimate, which is subtracted from the injected noise: one
@@ -91,15 +91,17 @@ class SGGMC(GeodesicStep):
         variance is measured and subtracted if coordinates are adapted, and nothing is subtracted
         otherwise. If ε²V exceeds the noise 2Cε of the dynamics, the injected noise is clipped at
         zero and the coordinate is counted in the sample stat ``noise_clips``.
-    metric : {"auto", "dense", "diag", None} or array
-        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
-        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
-        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
-        or the d variances; it is used as given, with the variables in the order of ``vars``. A
-        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
-        any user-specified parameter of the dynamics except ``n_steps``.
+    metric : {"auto", "sparse", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"sparse"``, for gradients over all rows of
+        a hierarchical model, partially centers its group effects (see `GMC`). ``"dense"`` whitens
+        the draws and gradients of the tuning phase with all correlations, ``"diag"`` with scales
+        alone. ``"auto"`` is sparse for such models and gradients, otherwise dense up to 500
+        coordinates, and beyond that diagonal plus low rank, at most ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model (PyMC's unconstrained ones, without whitening), as does any
+        user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -179,10 +181,13 @@ class SGGMC(GeodesicStep):
     -----
     By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric, evaluates
     the gradient of all rows at the centering point of the control variates, and measures the
-    variance b_j of the gradient estimate along each coordinate. The step size h, in posterior
-    standard deviations, is at most min(1/2, b_max^(−1/2)), and smaller if the posterior is far from
-    normal, if many coordinates depend on few scale parameters, or if the gradient noise varies over
-    the posterior. The friction is C_j = 1 + h b_j / 2, and the injected noise is that of this
+    variance b_j of the gradient estimate along each coordinate. If the posterior is nearly N(0, I)
+    in whitened coordinates z, and all variables are Euclidean, the Hamiltonian is split: the exact
+    flow of N(0, I), a rotation of (z, v), replaces straight lines, and the velocity is kicked by
+    the residual ∇log π(z) + z. The step size h, in posterior standard deviations, is at most
+    min(1, b_max^(−1/2)) then, with 1/2 in place of 1 otherwise, and smaller if the posterior is far
+    from normal, if many coordinates depend on few scale parameters, or if the gradient noise varies
+    over the posterior. The friction is C_j = 1 + h b_j / 2, and the injected noise is that of this
     friction minus the noise of the gradient estimate.
 
     *Coordinates are adapted* means that the warm-up determines a metric and, with minibatches,
@@ -204,8 +209,8 @@ class SGGMC(GeodesicStep):
     ``temperature`` (kinetic temperature, corrected for the step size so that it estimates that of
     the positions: (v·v + (ε/2) v·∇log π) / m before a kick, averaged over inner steps and variables
     of dimension m), ``friction`` (mean), ``noise_clips`` (coordinates whose known noise exceeds the
-    noise of the dynamics), ``diverging`` (draw that is not finite; in the warm-up also other
-    discarded draws), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
+    noise of the dynamics), ``diverging`` (draw that was undone, because it is not finite or left
+    the posterior), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
     ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
     monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
     with ``local`` also ``acceptance_rate`` (of the local variables).
@@ -261,7 +266,7 @@ class SGGMC(GeodesicStep):
         momentum_decay: float | None = None,
         n_steps: int | None = None,
         gradient_noise: ArrayLike | Literal["fisher"] | None = None,
-        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        metric: Literal["auto", "dense", "diag", "sparse"] | ArrayLike | None = "auto",
         control_variates: Literal["auto", 1, 2] | bool = "auto",
         tune_temperature: float | None = None,
         batch_size: int | None = None,

@@ -43,7 +43,7 @@ from pymc_geodesic.steps.pymc_interface import (
     SamplerWarning,
     TensorVariable,
 )
-from pymc_geodesic.steps.sparse_coordinates import hierarchy
+from pymc_geodesic.steps.sparse_coordinates import find_group_effects
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_adaptation_arguments,
@@ -92,17 +92,19 @@ class SGLD(GeodesicStep):
         is the sum of the squares of all its gradient estimates so far: step sizes differ between
         coordinates and decrease over time; h √P decreases as t^−1/4.
     n_steps : int, optional
-        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        Number of integration steps per draw. Adapted by default, at most 100; 10 if
         coordinates are not adapted.
-    metric : {"auto", "dense", "diag", None} or array
-        Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
-        of the tuning phase with all correlations, ``"diag"`` with scales alone; ``"auto"`` is dense
-        up to 500 coordinates, and beyond that diagonal plus low rank, at most ten directions. An
-        array is the covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d),
-        or the d variances; it is used as given, with the variables in the order of ``vars``. A
-        variable that moves on a sphere or a Stiefel manifold has one scale, which is adapted. None
-        keeps the coordinates of the model (PyMC's unconstrained ones, without whitening), as does
-        any user-specified parameter of the dynamics except ``n_steps``.
+    metric : {"auto", "sparse", "dense", "diag", None} or array
+        Coordinates in which Euclidean variables move. ``"sparse"``, for gradients over all rows of
+        a hierarchical model, partially centers its group effects (see `GMC`). ``"dense"`` whitens
+        the draws and gradients of the tuning phase with all correlations, ``"diag"`` with scales
+        alone. ``"auto"`` is sparse for such models and gradients, otherwise dense up to 500
+        coordinates, and beyond that diagonal plus low rank, at most ten directions. An array is the
+        covariance of the posterior in PyMC's unconstrained coordinates, shape (d, d), or the d
+        variances; it is used as given, with the variables in the order of ``vars``. A variable that
+        moves on a sphere or a Stiefel manifold has one scale, which is adapted. None keeps the
+        coordinates of the model (PyMC's unconstrained ones, without whitening), as does any
+        user-specified parameter of the dynamics except ``n_steps``.
     control_variates : {"auto", 1, 2, False}
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
@@ -165,7 +167,8 @@ class SGLD(GeodesicStep):
     noise of measured variance.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
-    ``diverging`` (draw that is not finite; in the warm-up also other discarded draws), ``n_grad``
+    ``diverging`` (draw that was undone, because it is not finite or, in the warm-up, left the
+    posterior), ``n_grad``
     (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
     ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
     ``noise_ratio`` (variance of the gradient with control variates over that without). SGLD has no
@@ -214,7 +217,7 @@ class SGLD(GeodesicStep):
         step_size: float | Schedule | None = None,
         preconditioner: Literal["adagrad"] | None = None,
         n_steps: int | None = None,
-        metric: Literal["auto", "dense", "diag"] | ArrayLike | None = "auto",
+        metric: Literal["auto", "dense", "diag", "sparse"] | ArrayLike | None = "auto",
         control_variates: Literal["auto", 1, 2] | bool = "auto",
         batch_size: int | None = None,
         minibatch: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
@@ -269,7 +272,7 @@ class SGLD(GeodesicStep):
             control_variates=order,
             rule=OverdampedRule(),
             n_steps=n_steps,
-            effects=hierarchy(self, metric, compile_kwargs) if whitens else None,
+            effects=find_group_effects(self, metric, compile_kwargs) if whitens else None,
         )
         self.adaptation: LangevinAdaptation
         if isinstance(whitened, Ineligibility):

@@ -18,7 +18,7 @@ from pymc_geodesic.manifolds import Product
 from pymc_geodesic.steps.step import GeodesicStep
 
 
-def hierarchy(
+def find_group_effects(
     step: GeodesicStep,
     metric: str | np.ndarray | None,
     compile_kwargs: Mapping[str, Any] | None,

@@ -99,7 +99,7 @@ class SSGNHT(GeodesicStep):
         ``diffusion`` is given, and otherwise (1 + 20/m) / A², so that ξ equilibrates within the
         time 1/A.
     n_steps : int, optional
-        Number of integration steps per draw. Adapted by default, between 4 and 100; 10 if
+        Number of integration steps per draw. Adapted by default, at most 100; 10 if
         coordinates are not adapted.
     metric : {"auto", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"dense"`` whitens the draws and gradients
@@ -183,9 +183,9 @@ class SSGNHT(GeodesicStep):
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
     ``temperature`` (kinetic temperature; with Euler's method v·v/m, averaged over inner steps and
-    variables), ``thermostat`` and ``diffusion`` (means of ξ and A), ``diverging`` (draw that is not
-    finite; in the warm-up also other discarded draws), ``n_grad`` (gradient evaluations), ``phase``
-    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
+    variables), ``thermostat`` and ``diffusion`` (means of ξ and A), ``diverging`` (draw that was
+    undone, because it is not finite or left the posterior), ``n_grad`` (gradient evaluations),
+    ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
     ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
     with control variates over that without).
 

@@ -6,8 +6,8 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 import pymc_geodesic as pg
-from pymc_geodesic.adaptation.langevin_parameters import SETTINGS
-from pymc_geodesic.adaptation.step_size_bounds import split_hamiltonian
+from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
+from pymc_geodesic.adaptation.split_hamiltonian import SETTINGS, split_hamiltonian
 from pymc_geodesic.gradients.metric import Metric
 from tests.steps.runs import sample
 
@@ -38,22 +38,36 @@ def test_bound_limits_the_error_of_a_variance(curvature):
     assert is_harmonic.all()
     assert h > 0.5
     error = curvature * variance(curvature, h, friction=1.0) - 1.0
-    assert abs(error) < 1.2 * SETTINGS.max_split_error
+    assert abs(error) < 1.2 * SETTINGS.max_error
 
 
 def test_bound_of_shared_scales_is_that_of_the_energy():
     """The error of the Hamiltonian adds up over coordinates of the same sign."""
-    rng = np.random.default_rng(2)
-    x = rng.normal(size=(1000, 400))
+    x = np.random.default_rng(2).normal(size=(1000, 400))
     metric = Metric(np.zeros(400), np.ones(400))
     bounds = [
-        split_hamiltonian(metric, x, -1.05 * x, has_shared_scales=shared)[1]
+        split_hamiltonian(metric, x, -1.1 * x, has_shared_scales=shared)[1]
         for shared in (False, True)
     ]
-    assert bounds[0] == SETTINGS.max_split_step_size
-    # standard deviation of Σ δ(v² − z²) h²/24
-    energy = 0.05 * np.sqrt(4.0 * 400.0) / 24.0
-    assert bounds[1] == pytest.approx(np.sqrt(SETTINGS.max_split_error_of_scales / energy), rel=0.1)
+    assert bounds[0] == LANGEVIN.max_split_step_size
+    energy = 0.1 * np.sqrt(2.0 * 400.0) / 24.0  # standard deviation of Σ δz² h²/24
+    assert bounds[1] == pytest.approx(np.sqrt(SETTINGS.max_error_of_scales / energy), rel=0.1)
+
+
+def test_exceptions_follow_straight_lines_unless_coordinates_are_rotated():
+    x = np.random.default_rng(2).normal(size=(1000, 40))
+    gradients = -x
+    gradients[:, 3] = -x[:, 3] - 0.5 * (x[:, 3] ** 2 - 1.0)
+    metric = Metric(np.zeros(40), np.ones(40))
+    is_harmonic, h = split_hamiltonian(metric, x, gradients, has_shared_scales=False)
+    assert np.flatnonzero(~is_harmonic).tolist() == [3]
+    assert h == LANGEVIN.max_step_size
+    for rows, rotated in ((slice(None), True), (slice(0, 29), False)):
+        is_harmonic, h = split_hamiltonian(
+            metric, x[rows], gradients[rows], has_shared_scales=False, is_rotated=rotated
+        )
+        assert is_harmonic.size == 0
+        assert h == np.inf
 
 
 @pytest.mark.parametrize(

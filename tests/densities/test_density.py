@@ -377,7 +377,9 @@ def test_unused_container_raises(table):
     with pm.Model() as model:
         regression(pm.Data("X", X), pm.Data("y", y))
         pm.Data("z", np.zeros(N_ROWS))
-    with pytest.raises(ValueError, match="names 'z', but the log-density does not depend on it"):
+    with pytest.raises(
+        ValueError, match="'z' has a row per observation, but the log-density does not"
+    ):
         Gradient(model, minibatch=["X", "y", "z"], batch_size=2)
 
 

@@ -90,7 +90,7 @@ def test_velocities_off_the_tangent_space_are_detected(mutant, logp_grad):
         run(mutant.kernel, mutant.compile(), logp_grad, side_by_side(TARGET, 1), n=1)
 
 
-OF_FIRST_ORDER = ["sggmc: explicit friction", "gsgnht: delayed thermostat"]
+OF_FIRST_ORDER = ["sggmc: explicit friction", "gsgnht: thermostat after a kick only"]
 
 
 @pytest.mark.slow

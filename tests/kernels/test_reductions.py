@@ -146,23 +146,17 @@ def test_gsgnht_is_sgnht(state, splitting, is_harmonic):
     expected_x, expected_v, xi, same_stream = x.copy(), v.copy(), 0.4, stream.copy()
     expected_work, expected_temperatures = np.zeros(2), []
 
-    def drift_by_hand(time):
-        """Half of the change of ξ before the flow, and half after it."""
-        nonlocal expected_x, expected_v, xi
-        xi += 0.5 * time * (expected_v @ expected_v / SIZE - target) / inertia
-        expected_x, expected_v = flow(expected_x, expected_v, time, harmonic)
-        xi += 0.5 * time * (expected_v @ expected_v / SIZE - target) / inertia
-
-    for k in range(N_STEPS):
-        if k == 0:
-            drift_by_hand(0.5 * STEP)
+    for _ in range(N_STEPS):
+        expected_x, expected_v = flow(expected_x, expected_v, 0.5 * STEP, harmonic)
         force = gradient(expected_x) + harmonic * expected_x
         expected_work += [expected_v @ expected_v, expected_v @ force]
+        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
         expected_temperatures.append(
             temperature_by_hand(expected_v, force, FRICTION[splitting][0] + xi, splitting)
         )
         expected_v = friction_and_noise(expected_v, force, xi, splitting, normals(same_stream))
-        drift_by_hand(STEP if k < N_STEPS - 1 else 0.5 * STEP)
+        xi += 0.5 * STEP * (expected_v @ expected_v / SIZE - target) / inertia
+        expected_x, expected_v = flow(expected_x, expected_v, 0.5 * STEP, harmonic)
 
     thermostat, sums, temperatures = np.array([0.4]), np.zeros((1, 2)), np.empty(1)
     angle = (FRICTION[splitting][0] + thermostat[0]) * STEP

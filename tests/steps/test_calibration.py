@@ -1,4 +1,4 @@
-"""Simulation-based calibration of hierarchical models at the defaults of `GMC`.
+"""Simulation-based calibration of hierarchical models with default settings.
 
 For parameters drawn from the prior and data drawn given them, the rank of a parameter among
 independent posterior draws is uniform (Talts and others, 2018).
@@ -52,13 +52,14 @@ def germination():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC])
 @pytest.mark.parametrize("make", [crossed, counts, germination])
-def test_ranks_are_uniform(make):
+def test_ranks_are_uniform(make, sampler):
     model = make()
     ranks: dict[str, list[np.ndarray]] = {}
     with model:
         prior = pm.sample_prior_predictive(N_DATA_SETS, random_seed=1)
-        step = pg.GMC()
+        step = sampler()
         assert "sparse" in repr(step.adaptation)
         for k in range(N_DATA_SETS):
             pm.set_data({"y": prior.prior_predictive["rows"].values[0, k]})

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+from pymc.exceptions import SamplingError
 
 import pymc_geodesic as pg
 from tests.grids import slow
+from tests.steps.runs import sample
 
 N, TUNE, DRAWS = 2000, 400, 1000
 LATER_DRAW = 304
@@ -88,3 +91,57 @@ def test_a_chain_with_local_variables_is_right_after_an_excursion_or_warned_of(s
     drawn, warning = whole_chain(step, 500, 600, 430, far, length=3)
     is_right = 0.03 < np.std([point["m"] for point in drawn]) < 0.08
     assert is_right or "effective sample size" in warning.message
+
+
+def test_draws_that_leave_the_posterior_are_undone(data):
+    """Far from the posterior the temperature is high; the chain stays finite, moves and warns."""
+    x, y = data
+    with pm.Model() as model:
+        rows = pm.Data("x", x)
+        b = pm.Normal("b", 0.0, 5.0, shape=2)
+        pm.Poisson("y", pm.math.exp(rows @ b), observed=pm.Data("t", y))
+    step = pg.SGGMC(model=model, minibatch=["x", "t"], batch_size=10)
+    drawn, warning = whole_chain(step, TUNE, 300, TUNE + 10, {"b": np.array([2.0, 1.0])})
+    b = np.array([point["b"] for point in drawn])
+    assert np.isfinite(b).all()
+    assert warning.message.startswith("SGGMC[b]: The number of draws that left the posterior is")
+    np.testing.assert_allclose(b[100:].mean(axis=0), [0.5, 0.3], atol=0.1)
+
+
+def test_funnel_of_four_groups_with_minibatches():
+    """One draw moved the scale by hundreds of standard deviations, without a warning."""
+    rng = np.random.default_rng(4)
+    group, x = rng.integers(0, 4, 3000), rng.normal(size=3000)
+    y = 1.0 + 0.3 * rng.normal(size=4)[group] + 0.5 * x + 2.0 * rng.normal(size=3000)
+    with pm.Model() as model:
+        mu, b, tau = pm.Normal("mu", 0.0, 2.0), pm.Normal("b"), pm.Exponential("tau", 1.0)
+        e = pm.Normal("e", 0.0, tau, shape=4)
+        pm.Normal("y", mu + e[group] + b * x, pm.HalfNormal("s", 1.0), observed=y)
+    step = pg.SGGMC(model=model, batch_size=100)
+    for seed in range(3):
+        idata = sample(model, step, draws=1000, tune=1000, random_seed=seed)
+        assert idata.posterior["tau"].max() < 6.0
+
+
+def cut(x):
+    """−x²/2 for x < 8, and no gradient beyond."""
+    return -0.5 * pt.sqrt(8.0 - x) ** 2 * x**2 / (8.0 - x)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_a_chain_without_a_gradient_stops():
+    """Ten draws in succession are undone, then the run stops."""
+    with pm.Model() as model:
+        pm.Potential("p", cut(pm.Flat("x")))
+    step = pg.SGGMC(model=model)
+    step.setup_chain(np.random.default_rng(1), 60, 100)
+    point = model.initial_point(random_seed=1)
+    for _ in range(60):
+        point, _ = step.step(point)
+    step.stop_tuning()
+    point, _ = step.step(point)
+    for _ in range(10):
+        _, (stats,) = step.step({"x": np.array(9.0)})
+        assert stats["diverging"]
+    with pytest.raises(SamplingError, match="SGGMC diverged at draw 71"):
+        step.step({"x": np.array(9.0)})

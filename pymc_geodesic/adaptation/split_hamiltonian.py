@@ -1,0 +1,166 @@
+r"""Split Hamiltonians: which coordinates follow the flow of N(0, I), and how long steps may be.
+
+In whitened coordinates z, in which the posterior is nearly N(0, I), harmonic coordinates follow the
+flow of N(0, I) exactly, and kicks contain the residual r(z) = ∇log π(z) + z
+(`pymc_geodesic.integrators.drift`).
+
+Along a coordinate with curvature 1 + δ a step h of Langevin dynamics has the relative error δ h²/12
+of the variance. The first-order error of the Hamiltonian, with r = −∇U, is
+
+.. math:: \tfrac{h^2}{24} (v^\top \nabla^2 U\, v - z \cdot \nabla U) ,
+
+whose mean over velocities has the standard deviation h²/24 sd(z·r) over the posterior if r is
+linear.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
+from pymc_geodesic.gradients.metric import Metric
+from pymc_geodesic.integrators import NOT_HARMONIC
+
+
+@dataclass(frozen=True)
+class SplitSettings:
+    """Constants of the choice of harmonic coordinates, and of the bounds on Langevin steps.
+
+    Attributes
+    ----------
+    max_residual : float
+        Mean square of a coordinate of the residual r, relative to that of the gradient of N(0, I),
+        up to which the Hamiltonian is split. Regressions have 0.01 to 0.2, where the split gives
+        1.1 to 3 times as many effective draws per gradient; the non-centered eight schools,
+        bananas and mixtures have 0.6 and more, t distributions with 3 degrees of freedom mostly
+        0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
+    residual_of_exceptions, max_exceptions : float
+        Mean square above which a coordinate is an exception, and the largest fraction of
+        exceptions that are not harmonic in a split Hamiltonian. Log scales of few group effects are
+        such exceptions: in their tails, long steps of the split Hamiltonian are rejected.
+    min_draws : int
+        Number of draws from which a Langevin sampler splits the Hamiltonian. Heuristic.
+    max_error : float
+        Upper bound on the relative error of the variance along a coordinate.
+    max_error_of_scales : float
+        Upper bound on the standard deviation over the posterior of the error of the Hamiltonian, if
+        many coordinates share a scale: it bounds the error of the mean of the scale, in standard
+        deviations.
+    """
+
+    max_residual: float = 0.25
+    residual_of_exceptions: float = 0.1
+    max_exceptions: float = 0.05
+    min_draws: int = 30
+    max_error: float = 0.02
+    max_error_of_scales: float = 0.1
+
+
+SETTINGS = SplitSettings()
+
+
+def mean_square_residual(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """Mean square over draws of each whitened coordinate of the residual r(z) = ∇log π(z) + z.
+
+    Parameters
+    ----------
+    metric : Metric
+    x, gradients : ndarray, shape (n, d)
+        Positions and gradients of the log-density there.
+    """
+    residual = metric.whiten(x) + metric.to_gradient(gradients)
+    return np.asarray(np.mean(residual**2, axis=0))
+
+
+def harmonic_coordinates(residual: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Choose the coordinates that follow the flow of N(0, 1).
+
+    Few exceptions follow the leapfrog integrator; otherwise all coordinates follow the same one.
+
+    Parameters
+    ----------
+    residual : ndarray, shape (d,)
+        Mean square of each coordinate of the residual r.
+
+    Returns
+    -------
+    is_harmonic : ndarray of bool, shape (d,)
+    is_small : bool
+        Whether the residual of all coordinates but the exceptions is small.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.split_hamiltonian import harmonic_coordinates
+    >>> is_harmonic, is_small = harmonic_coordinates(np.array([0.5] + 99 * [0.01]))
+    >>> int(is_harmonic.sum()), is_small
+    (99, True)
+    >>> harmonic_coordinates(np.array([0.5, 0.01]))
+    (array([False, False]), False)
+    """
+    is_exception = residual > SETTINGS.residual_of_exceptions
+    if is_exception.sum() <= SETTINGS.max_exceptions * len(residual):
+        return ~is_exception, True
+    return np.full(len(residual), residual.max() <= SETTINGS.max_residual), False
+
+
+def split_hamiltonian(
+    metric: Metric,
+    x: np.ndarray,
+    gradients: np.ndarray,
+    *,
+    has_shared_scales: bool,
+    is_rotated: bool = False,
+) -> tuple[np.ndarray, float]:
+    """Choose the harmonic coordinates of Langevin dynamics, and an upper bound on h.
+
+    Parameters
+    ----------
+    metric : Metric
+    x, gradients : ndarray, shape (n, d)
+        Positions and gradients of the log-density there. A constant residual is subtracted: draws
+        of a sample of the rows have another mean, and it shifts the mean by only about h²/24 of it.
+    has_shared_scales : bool
+        Whether many coordinates depend on a few scale parameters.
+    is_rotated : bool
+        Whether the coordinates will be rotated, so that there can be no exceptions.
+
+    Returns
+    -------
+    is_harmonic : ndarray of bool, shape (d,) or (0,)
+        Empty if the Hamiltonian is not split.
+    longest : float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.split_hamiltonian import split_hamiltonian
+    >>> from pymc_geodesic.gradients.metric import Metric
+    >>> x = np.random.default_rng(1).normal(size=(100, 2))
+    >>> metric = Metric(np.zeros(2), np.ones(2))
+    >>> split_hamiltonian(metric, x, -x, has_shared_scales=False)
+    (array([ True,  True]), 1.0)
+    >>> split_hamiltonian(metric, x, -x**3, has_shared_scales=False)
+    (array([], dtype=bool), inf)
+    """
+    if len(x) < SETTINGS.min_draws:
+        return NOT_HARMONIC, math.inf
+    z = metric.whiten(x)
+    z -= z.mean(axis=0)
+    residual = z + metric.to_gradient(gradients)
+    residual -= residual.mean(axis=0)
+    mean_square = np.mean(residual**2, axis=0)
+    is_harmonic, _ = harmonic_coordinates(mean_square)
+    has_exceptions = not is_harmonic.all()
+    if not is_harmonic.any() or (has_exceptions and is_rotated):
+        return NOT_HARMONIC, math.inf
+    longest = LANGEVIN.max_step_size if has_exceptions else LANGEVIN.max_split_step_size
+    # errors over their bounds, of a step h = 1
+    error = math.sqrt(float(mean_square[is_harmonic].max())) / 12.0 / SETTINGS.max_error
+    if has_shared_scales:
+        products = np.sum((z * residual)[:, is_harmonic], axis=1)
+        error = max(error, float(products.std()) / 24.0 / SETTINGS.max_error_of_scales)
+    return is_harmonic, min(longest, 1.0 / math.sqrt(max(error, 1e-12)))
