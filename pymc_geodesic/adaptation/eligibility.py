@@ -52,8 +52,9 @@ class EligibilitySettings:
     max_second_order : int
         Maximum number of Hessian-vector products over all rows with which
         ``control_variates="auto"`` may use second order: one for each coordinate, except for
-        effects of one grouping factor, where all entries of a variable take one together. With 28 coordinates the Hessian over all rows took 20 to 30 times as long
-        as the gradient, in a single experiment.
+        effects of the groups of one factor, where all entries of a variable take one together. With
+        28 coordinates the Hessian over all rows took 20 to 30 times as long as the gradient, in a
+        single experiment.
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
         poor estimate of the noise of their sum.
