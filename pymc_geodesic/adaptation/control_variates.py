@@ -12,7 +12,7 @@ from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, squares_by
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.structured_hessian import StructuredHessian
 
-StepsPerDraw = Callable[[np.ndarray, np.ndarray], int]
+StepsPerDraw = Callable[[np.ndarray, np.ndarray], float]
 """Function of the variances of the gradient estimate along the coordinates, and of their standard
 deviations over the posterior, that returns the number of inner steps between independent draws."""
 
@@ -156,7 +156,7 @@ class ControlVariateOrder:
         self._noise.choose_clipping(z, stream)
 
     def _is_promising(
-        self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0
+        self, first_cost: float, steps_per_draw: StepsPerDraw, *, error: float = 0.0
     ) -> bool:
         """Whether second order is not tried yet, and would save time if it removed all noise."""
         nothing = np.zeros(self._noise.size)

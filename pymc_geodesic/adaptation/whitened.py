@@ -501,7 +501,7 @@ class WhitenedAdaptation:
         if not self.gradient.has_noise:
             self._bounded.choose(self._noise.variances)
             return 0
-        n_steps, order = self._bounded.n_steps, self._control_variates
+        n_steps, order = self._bounded.decorrelation_steps, self._control_variates
         self._use_noise(chain, order.choose(chain.z, chain.stream, n_steps))
         differences = order.reconsider(chain.z, chain.stream, n_steps)
         if differences is not None:

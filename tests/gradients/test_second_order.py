@@ -164,7 +164,7 @@ def hessian_of_some_rows(setup):
 
 def hessian_of_rows_alone(setup):
     hessian = copy.deepcopy(setup.gradient.second_order.hessian)
-    hessian.rows -= np.diag(np.full(setup.here.size, -0.25))
+    hessian.rows[:] -= np.diag(np.full(setup.here.size, -0.25))
     setup.gradient.use_second_order(hessian)
 
 
