@@ -189,7 +189,7 @@ def gradient_noise_of_groups(
 def _decorrelation_steps(
     noise: float, rule: ParameterRule, sizes: Sequence[int], *, is_split: bool
 ) -> float:
-    """Number of inner steps between independent draws for noise of this variance."""
+    """Return the number of inner steps between independent draws for noise of this variance."""
     d, noises, worst = sum(sizes), np.array([noise]), np.array([SETTINGS.worst_noise * noise])
     longest = max(
         rule.max_step_size_for_heterogeneity(worst, worst), BOUNDS.min_step_size_for_heterogeneity
