@@ -9,7 +9,7 @@ its velocities.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -75,6 +75,14 @@ class LowRank:
     def precision(self) -> np.ndarray:
         """Diagonal of (L Lᵀ)⁻¹, shape (d,)."""
         return (1.0 + self.directions**2 @ (self.stretch**-2.0 - 1.0)) / self.scale**2
+
+    def with_scale(self, scale: np.ndarray) -> LowRank:
+        """Return a factor with another D and the same low-rank part of the covariance L Lᵀ."""
+        directions, triangle = np.linalg.qr((self.scale / scale)[:, np.newaxis] * self.directions)
+        values, rotation = np.linalg.eigh((triangle * (self.stretch**2 - 1.0)) @ triangle.T)
+        least = min(1.0, float(self.stretch.min(initial=1.0)))
+        stretch = np.sqrt(np.maximum(1.0 + values, least**2))
+        return LowRank(scale, directions @ rotation, stretch)
 
     def dense(self) -> np.ndarray:
         """Return L as a matrix, shape (d, d)."""
@@ -173,9 +181,9 @@ class Metric:
         return Metric(self.center, self.factor @ rotation, self.lengths)
 
     def rescaled(self, ratio: np.ndarray) -> Metric:
-        """Return the metric with the standard deviations multiplied by a ratio, shape (d,)."""
+        """Return the metric with the scales of coordinates multiplied by a ratio, shape (d,)."""
         if isinstance(self.factor, LowRank):
-            factor: Factor = replace(self.factor, scale=ratio * self.factor.scale)
+            factor: Factor = self.factor.with_scale(ratio * self.factor.scale)
         else:
             factor = (ratio * self.factor.T).T
         return Metric(self.center, factor, self.lengths)

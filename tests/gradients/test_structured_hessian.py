@@ -134,7 +134,29 @@ def test_product_with_a_dense_matrix(sizes):
     np.testing.assert_allclose(hessian.times(v), dense @ v)
 
 
-def test_standard_deviations_of_a_low_rank_metric():
-    metric = low_rank_metric(5)
-    factor = metric.factor.dense()
-    np.testing.assert_allclose(metric.sd, np.sqrt(np.diag(factor @ factor.T)))
+def metrics():
+    rng = np.random.default_rng(5)
+    dense = Metric(np.zeros(4), rng.normal(size=(4, 4)) + 3.0 * np.eye(4))
+    return [low_rank_metric(4), dense, Metric(np.zeros(4), rng.uniform(1.0, 2.0, 4))]
+
+
+def covariance_of(metric):
+    factor = metric.to_direction(np.eye(4)).T
+    return factor @ factor.T
+
+
+@pytest.mark.parametrize("metric", metrics(), ids=["low rank", "dense", "diagonal"])
+def test_standard_deviations_and_precision_of_a_metric(metric):
+    covariance = covariance_of(metric)
+    np.testing.assert_allclose(metric.sd**2, np.diag(covariance))
+    np.testing.assert_allclose(metric.precision, np.diag(np.linalg.inv(covariance)))
+
+
+@pytest.mark.parametrize("metric", metrics(), ids=["low rank", "dense", "diagonal"])
+def test_rescaled_metric(metric):
+    ratio = np.array([1.0, 2.0, 0.5, 1.2])
+    expected = np.outer(ratio, ratio) * covariance_of(metric)
+    if isinstance(metric.factor, LowRank):  # only its diagonal part is rescaled
+        scale = metric.factor.scale
+        expected = covariance_of(metric) + np.diag((ratio**2 - 1.0) * scale**2)
+    np.testing.assert_allclose(covariance_of(metric.rescaled(ratio)), expected, atol=1e-12)
