@@ -10,8 +10,9 @@ import numpy as np
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
 from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, squares_by_point
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
+from pymc_geodesic.gradients.structured_hessian import StructuredHessian
 
-StepsPerDraw = Callable[[np.ndarray, np.ndarray], int]
+StepsPerDraw = Callable[[np.ndarray, np.ndarray], float]
 """Function of the variances of the gradient estimate along the coordinates, and of their standard
 deviations over the posterior, that returns the number of inner steps between independent draws."""
 
@@ -142,17 +143,20 @@ class ControlVariateOrder:
         gradient = self._noise.gradient
         if order == 2:
             gradient.use_second_order()
-            self._noise.n_grad += self._noise.size
+            assert gradient.curvature is not None
+            self._noise.n_grad += gradient.curvature.structure.n_products
         else:
             gradient.order = order
 
     def _use_second_order_of_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
         """Use second order without the Hessian over all rows, which cancels in differences."""
-        self._noise.gradient.use_second_order(np.zeros((self._noise.size, self._noise.size)))
+        gradient = self._noise.gradient
+        assert gradient.curvature is not None
+        gradient.use_second_order(StructuredHessian(gradient.curvature.structure))
         self._noise.choose_clipping(z, stream)
 
     def _is_promising(
-        self, first_cost: int, steps_per_draw: StepsPerDraw, *, error: float = 0.0
+        self, first_cost: float, steps_per_draw: StepsPerDraw, *, error: float = 0.0
     ) -> bool:
         """Whether second order is not tried yet, and would save time if it removed all noise."""
         nothing = np.zeros(self._noise.size)

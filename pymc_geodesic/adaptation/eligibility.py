@@ -6,6 +6,7 @@ Also the subsample of the rows for the exploration phase.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.structured_hessian import HessianStructure
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.minibatches.stratified_sample import (
@@ -48,9 +50,11 @@ class EligibilitySettings:
         Maximum number of coordinates of the noise measurement, which then takes about 5 GB with 800
         pairs of minibatches and at most 32 kB for each coordinate; by calculation.
     max_second_order : int
-        Maximum number of coordinates for which ``control_variates="auto"`` may use second order,
-        which takes one pass over all rows for each coordinate. With 28 coordinates the Hessian over
-        all rows took 20 to 30 times as long as the gradient, in a single experiment.
+        Maximum number of Hessian-vector products over all rows with which
+        ``control_variates="auto"`` may use second order: one for each coordinate, except for
+        effects of the groups of one factor, where all entries of a variable take one together. With
+        28 coordinates the Hessian over all rows took 20 to 30 times as long as the gradient, in a
+        single experiment.
     min_epoch : int
         Minimum number of minibatches of an epoch. Below it, the noise of single minibatches is a
         poor estimate of the noise of their sum.
@@ -282,6 +286,31 @@ def check_eligibility(
     return None
 
 
+def hessian_structures(
+    estimator: GradientEstimator, sizes: Sequence[int], control_variates: str | int
+) -> list[HessianStructure]:
+    """List possible structures of the Hessian of second-order control variates, best first.
+
+    Parameters
+    ----------
+    estimator : GradientEstimator
+    sizes : sequence of int
+        Number of coordinates of each variable.
+    control_variates : {"auto", 1, 2, 0}
+        With ``"auto"`` second order is possible if few Hessian-vector products determine the
+        Hessian, and the gradient has no kinks.
+    """
+    if control_variates not in ("auto", 2):
+        return []
+    structures = [HessianStructure.dense(sum(sizes))]
+    if sum(sizes) > SETTINGS.max_second_order:
+        structures.insert(0, HessianStructure.by_group(sizes))
+    if control_variates == 2:
+        return structures
+    few = [each for each in structures if each.n_products <= SETTINGS.max_second_order]
+    return few if few and not estimator.has_kinks else []
+
+
 def adapted_gradient(
     estimator: GradientEstimator, product: Product, *, control_variates: str | int
 ) -> AdaptedGradient | Ineligibility:
@@ -292,8 +321,7 @@ def adapted_gradient(
     estimator : GradientEstimator
     product : Product
     control_variates : {"auto", 1, 2, False}
-        With ``"auto"`` second order is possible if the gradient has no kinks, and the number of
-        coordinates is small.
+        See `hessian_structures`.
 
     Raises
     ------
@@ -312,9 +340,8 @@ def adapted_gradient(
         return AdaptedGradient(product.size, widths, estimator.logp_grad)
     total = estimator.total_gradient()
     assert total is not None  # several tables have no `all_rows`, and are not eligible
-    may_use_second_order = control_variates == 2
-    if control_variates == "auto":
-        may_use_second_order = product.size <= SETTINGS.max_second_order and not estimator.has_kinks
+    sizes = [part.stop - part.start for part in product.slices.values()]
+    structures = hessian_structures(estimator, sizes, control_variates)
     gradient = AdaptedGradient(
         product.size,
         widths,
@@ -323,7 +350,8 @@ def adapted_gradient(
         total,
         source.all_rows,
         use_control_variates=has_control_variates,
-        make_curvature=estimator.row_curvature if may_use_second_order else None,
+        make_curvature=estimator.row_curvature if structures else None,
+        structures=structures,
     )
     if control_variates == 2 and has_control_variates and not gradient.compile_second_order():
         message = (

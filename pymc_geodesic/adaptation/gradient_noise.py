@@ -267,8 +267,15 @@ class NoiseMeasurement:
         """
         n = len(positions)
         if n >= SETTINGS.min_draws:
-            every = np.linspace(0, n - 1, min(n, SETTINGS.max_draws))
+            n_points = self._n_usual_pairs // SETTINGS.pairs_per_point
+            every = np.linspace(0, n - 1, min(n, max(n_points, SETTINGS.max_draws)))
             self.measured.draws = positions[every.astype(int)]
+
+    def rescale_draws(self, ratio: np.ndarray) -> None:
+        """Multiply the distances of these draws from the center by a ratio, shape (d,)."""
+        d, center = len(ratio), self.gradient.metric.center
+        draws = self.measured.draws
+        draws[:, :d] = center + ratio * (draws[:, :d] - center)
 
     def replace(self, differences: np.ndarray) -> None:
         """Replace all measurements.
@@ -350,47 +357,92 @@ class NoiseMeasurement:
 
         Beyond the bound the noise is that of first order, which is larger if the log-density is
         quadratic. If third derivatives matter, second-order noise grows faster than first-order
-        noise. The remaining noise in the tails is stored as `NoiseState.tail_sd`.
+        noise. The remaining noise in the tails is stored as `NoiseState.tail_sd`. Coordinates of
+        groups are not clipped: in a logistic regression with 2,000 groups of unequal size, the
+        largest standard deviation of the noise variance over the posterior was 24 with a bound of
+        2, 14 with 3, and 10 without, by calculation. The noise along them is averaged, since few of
+        the minibatches are informative about each of them.
 
         Parameters
         ----------
         z, stream
             See `differences`.
         """
-        d, clipping_distance = self.gradient.n_euclidean, self.gradient.clipping_distance
-        if not d:
+        gradient, d = self.gradient, self.gradient.n_euclidean
+        assert gradient.curvature is not None
+        structure, clipping_distance = gradient.curvature.structure, gradient.clipping_distance
+        clipping_distance[:] = math.inf
+        self.measured.tail_sd[:] = 0.0
+        own = structure.common[structure.common < d]
+        if not own.size:
             return
-        tails = self._tails(z, stream)
+        tails = self._tails(z, stream, own)
         n_pairs = SETTINGS.pairs_per_point * (self.n_pairs // self._n_usual_pairs)
-        points = np.repeat(tails.reshape(-1, self.size), n_pairs, axis=0)
+        points = np.repeat(self._from_clipped(tails.reshape(-1, self.size)), n_pairs, axis=0)
         minibatches = self._next_minibatches(2 * len(points))
-        own = np.arange(d)
-        distances = np.mean(tails[own, :, :, own] ** 2, axis=-1)
+        distances = np.mean(tails[np.arange(own.size), :, :, own] ** 2, axis=-1)
         slopes = []
         for bound in (math.inf, SECOND_ORDER.clipping_distance):
-            clipping_distance[:] = bound
+            clipping_distance[own] = bound
             differences = np.empty_like(points)
             self._evaluate_pairs(minibatches, points, differences)
-            squares = 0.5 * differences.reshape(d, 2, -1, self.size)[..., :d] ** 2
-            slopes.append(np.max(squares.mean(axis=2).max(axis=-1) / distances, axis=1))
+            squares = 0.5 * self._to_clipped_gradient(differences) ** 2
+            squares = squares.reshape(own.size, 2, -1, d).mean(axis=2)
+            of_groups = [squares[..., each].mean(axis=-1) for each in structure.variables]
+            largest = np.max([*np.moveaxis(squares[..., own], -1, 0), *of_groups], axis=0)
+            slopes.append(np.max(largest / distances, axis=1))
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)
         is_quadratic = unbounded <= np.maximum(
             SETTINGS.quadratic_ratio * bounded, SETTINGS.negligible_slope
         )
-        clipping_distance[:] = np.where(is_quadratic, math.inf, SECOND_ORDER.clipping_distance)
+        clipping_distance[own] = np.where(is_quadratic, math.inf, SECOND_ORDER.clipping_distance)
         slope = np.where(is_quadratic, unbounded, bounded)
-        self.measured.tail_sd[:d] = math.sqrt(0.5) * slope
+        self.measured.tail_sd[own] = math.sqrt(0.5) * slope
 
-    def _tails(self, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
-        """Move the outermost draws along each coordinate farther into the tails."""
-        d, n = self.gradient.n_euclidean, SETTINGS.tail_draws
-        points = self._points_around(z, SETTINGS.max_draws, stream)
-        order = np.argsort(points[:, :d], axis=0)
+    def _tails(self, z: np.ndarray, stream: np.ndarray, own: np.ndarray) -> np.ndarray:
+        """Move the outermost draws along each of some coordinates farther into the tails.
+
+        Return points in the coordinates that are clipped, shape (n_own, 2, n_draws, size).
+        """
+        n = SETTINGS.tail_draws
+        points = self._to_clipped(self._points_around(z, SETTINGS.max_draws, stream))
+        order = np.argsort(points[:, own], axis=0)
         outermost = np.concatenate([order[:n], order[-n:]]).T
         tails = points[outermost]
-        for j in range(d):
-            tails[j, :, j] *= SETTINGS.tail_distance
-        return tails.reshape(d, 2, n, self.size)
+        for tail, j in zip(tails, own, strict=True):
+            tail[:, j] *= SETTINGS.tail_distance
+        return tails.reshape(own.size, 2, n, self.size)
+
+    @property
+    def _clips_whitened(self) -> bool:
+        """Whether second order clips whitened coordinates; otherwise those of the model."""
+        assert self.gradient.second_order is not None
+        return self.gradient.second_order.clips_whitened
+
+    def _to_clipped(self, z: np.ndarray) -> np.ndarray:
+        """Coordinates that are clipped, in standard deviations, of rows of whitened points."""
+        if self._clips_whitened:
+            return z
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        y = z.copy()
+        y[:, :d] = metric.to_direction(z[:, :d]) / metric.sd
+        return y
+
+    def _from_clipped(self, y: np.ndarray) -> np.ndarray:
+        """Inverse of `_to_clipped`."""
+        if self._clips_whitened:
+            return y
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        z = y.copy()
+        z[:, :d] = metric.whiten(metric.center + metric.sd * y[:, :d])
+        return z
+
+    def _to_clipped_gradient(self, gradients: np.ndarray) -> np.ndarray:
+        """Gradients along the Euclidean coordinates that are clipped, of whitened ones."""
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        if self._clips_whitened:
+            return gradients[:, :d]
+        return metric.to_model_gradient(gradients[:, :d]) * metric.sd
 
     def _points_around(self, z: np.ndarray, n: int, stream: np.ndarray) -> np.ndarray:
         """Select draws as points around the center, or sample a normal distribution if too few."""

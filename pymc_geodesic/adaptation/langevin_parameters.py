@@ -153,6 +153,14 @@ class LangevinParameters:
         each = self.friction if self.block_friction is None else self.block_friction
         return float(np.mean(each))
 
+    @property
+    def decorrelation_steps(self) -> float:
+        """Number of inner steps between independent draws, not bounded as `n_steps` is."""
+        h = self.step_size
+        if not self.friction.any():
+            return 4.0 / h**2
+        return float(2.0 * self.friction.mean() + h * self.noise.mean()) / h
+
     def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
         """Compute the error of the temperature along each coordinate due to that of the noise.
 

@@ -167,7 +167,7 @@ class BoundedParameters:
         self._noise_fraction = 1.0
         self._check = TemperatureCheck()
 
-    def n_steps(self, noise: np.ndarray, noise_sd: np.ndarray) -> int:
+    def decorrelation_steps(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Return the number of inner steps between independent draws.
 
         Parameters
@@ -178,10 +178,10 @@ class BoundedParameters:
         """
         by_heterogeneity = self._max_step_size_for_heterogeneity(noise, noise_sd)
         bounds = replace(self.bounds, by_heterogeneity=by_heterogeneity)
-        return self._within(bounds, noise, None).n_steps
+        return self._within(bounds, noise, None).decorrelation_steps
 
     def bound_by_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> None:
-        """Bound the step size by noise heterogeneity; see `n_steps`."""
+        """Bound the step size by noise heterogeneity; see `decorrelation_steps`."""
         self.bounds.by_heterogeneity = self._max_step_size_for_heterogeneity(noise, noise_sd)
 
     def _max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:

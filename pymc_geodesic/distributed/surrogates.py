@@ -231,7 +231,7 @@ class ShardDensity:
             self._curvature = self._estimator.row_curvature()
         if self._curvature is None:
             return np.zeros((self._size, self._size))
-        hessian = self._curvature.hessian(x, parts, rest=rest)
+        hessian = self._curvature.hessian(x, parts, rest=rest).rows
         return 0.5 * (hessian + hessian.T)
 
     def _replace_if_kinks_hide_curvature(self, x: np.ndarray, hessian: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from pymc_geodesic.gradients.control_variate_gradients import (
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.gradients.rare_rows import RareRows
+from pymc_geodesic.gradients.structured_hessian import HessianStructure, StructuredHessian
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evaluate
 
 type ReadAllRows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
@@ -41,8 +43,10 @@ class AdaptedGradient:
     use_control_variates : bool
         Whether the minibatch gradient may have control variates.
     make_curvature : callable, optional
-        Function that compiles second derivatives of the rows for second-order control variates, and
-        returns None if PyTensor does not have them.
+        Function that compiles second derivatives of the rows for second-order control variates with
+        a Hessian of this structure, and returns None if PyTensor does not have them.
+    structures : sequence of HessianStructure
+        Possible structures, the first of which that fits is used; none without second order.
 
     Attributes
     ----------
@@ -69,7 +73,8 @@ class AdaptedGradient:
         all_rows: ReadAllRows | None = None,
         *,
         use_control_variates: bool = True,
-        make_curvature: Callable[[], RowCurvature | None] | None = None,
+        make_curvature: Callable[[HessianStructure], RowCurvature | None] | None = None,
+        structures: Sequence[HessianStructure] = (),
     ) -> None:
         self.size, self.n_euclidean = size, size - sum(widths)
         self.widths = list(widths)
@@ -90,7 +95,7 @@ class AdaptedGradient:
                 self._by_order[1] = ChangeOfCoordinates(
                     self.control_variates.logp_grad, size, widths
                 )
-        self._make_curvature = make_curvature
+        self._make_curvature, self._structures = make_curvature, list(structures)
         self.curvature: RowCurvature | None = None
         self.second_order: SecondOrderControlVariates | None = None
         self.order = 0
@@ -195,7 +200,8 @@ class AdaptedGradient:
     def compile_second_order(self) -> bool:
         """Compile second-order control variates; return whether the model has them."""
         if self.second_order is None and self._make_curvature is not None:
-            self.curvature = self._make_curvature()
+            structure = self._find_structure()
+            self.curvature = None if structure is None else self._make_curvature(structure)
             if self.curvature is None:
                 self._make_curvature = None
                 return False
@@ -208,12 +214,23 @@ class AdaptedGradient:
             self._by_order[2] = estimate
         return self.second_order is not None
 
-    def use_second_order(self, hessian: np.ndarray | None = None) -> None:
+    def _find_structure(self) -> HessianStructure | None:
+        """Return the first structure that fits the gradient over all rows around the center."""
+        assert self.control_variates is not None
+        points = np.tile(self.control_variates.center, (2, 1))
+        away = np.random.default_rng(0).standard_normal((2, self.n_euclidean))
+        points[:, : self.n_euclidean] += self.metric.to_direction(away)
+        fitting = (
+            each for each in self._structures if each.fits(self.gradient_of_all_rows, *points)
+        )
+        return next(fitting, None)
+
+    def use_second_order(self, hessian: StructuredHessian | None = None) -> None:
         """Use second-order control variates with the centering point of the first-order ones.
 
         Parameters
         ----------
-        hessian : ndarray, shape (size, size), optional
+        hessian : StructuredHessian, optional
             Hessian over all rows at the centering point; computed by default.
         """
         first, second, curvature = self.control_variates, self.second_order, self.curvature
@@ -233,7 +250,7 @@ class AdaptedGradient:
         assert self.second_order is not None
         return self.second_order.clipping_distance
 
-    def recompute_center(self, known: dict[bytes, np.ndarray] | None = None) -> None:
+    def recompute_center(self, known: dict[bytes, Any] | None = None) -> None:
         """Recompute the sums over all rows at the centering point, since the data may have changed.
 
         Parameters
@@ -252,7 +269,7 @@ class AdaptedGradient:
         if order > 1:
             self.use_second_order(known.get(second))
             assert self.second_order is not None
-            known[second] = self.second_order.hessian.copy()
+            known[second] = copy.deepcopy(self.second_order.hessian)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -262,7 +279,7 @@ class AdaptedGradient:
             state["center"] = self.control_variates.center.copy()
             state["total"] = self.control_variates.total.copy()
         if self.second_order is not None and self.order > 1:
-            state["hessian"] = self.second_order.hessian.copy()
+            state["hessian"] = self.second_order.hessian.values.copy()
             state["clipping_distance"] = self.second_order.clipping_distance.copy()
         return state
 
@@ -273,5 +290,6 @@ class AdaptedGradient:
         if state["order"]:
             self.center_at(state["center"], state["total"])
         if state["order"] > 1 and self.compile_second_order():
-            self.use_second_order(state["hessian"])
+            assert self.curvature is not None
+            self.use_second_order(StructuredHessian(self.curvature.structure, state["hessian"]))
             self.clipping_distance[:] = state["clipping_distance"]

@@ -27,7 +27,9 @@ point instead of x in the products with the two Hessians, here
 with the factor L of a metric: beyond r_j posterior standard deviations along whitened coordinate j
 the noise grows like first-order noise. If the log-density is quadratic along a coordinate, r_j is
 infinite: a finite bound would add noise that grows with the distance from c, so that chains could
-diverge.
+diverge. If H has the structure of independent groups
+(`pymc_geodesic.gradients.structured_hessian`), or the metric is not dense, the coordinates of the
+model divided by their standard deviations are clipped instead of whitened coordinates.
 
 References
 ----------
@@ -44,6 +46,7 @@ import numpy as np
 from pymc_geodesic.gradients.full_gradient import RowCurvature
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.gradients.rare_rows import TABLE_LENGTH, RareRows, rare_rows_in_minibatch
+from pymc_geodesic.gradients.structured_hessian import StructuredHessian, structured_product
 from pymc_geodesic.runtime.gradient_functions import (
     ComposedFunction,
     GradientFunctionLike,
@@ -182,9 +185,25 @@ def clip_in_coordinates(
                 away[i] -= factor[i, j] * beyond[j]
 
 
+@compiled
+def clip_each(away: np.ndarray, sd: np.ndarray, clipping_distance: np.ndarray) -> None:
+    """Clip the coordinates j of a vector to ±r_j standard deviations, in place.
+
+    Parameters
+    ----------
+    away : ndarray, shape (size,)
+        Vector whose first d coordinates are clipped.
+    sd, clipping_distance : ndarray, shape (d,)
+        Standard deviations, and r_j.
+    """
+    for j in range(sd.size):
+        limit = clipping_distance[j] * sd[j]
+        away[j] = min(max(away[j], -limit), limit)
+
+
 @compiled_for_c
 def _second_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
-    table = array_at(context, (25,), np.int64)
+    table = array_at(context, (31,), np.int64)
     size, n_blocks, batch_size = table[6], table[7], table[8]
     inner_context = array_at(table[1], (table[2],), np.int64)
     minibatch_context = array_at(table[19], (table[20],), np.int64)
@@ -193,11 +212,12 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     weights = array_at(table[10], (4,), np.float64)
     center = array_at(table[11], (2 * size,), np.float64)  # followed by x − c
     total = array_at(table[12], (size,), np.float64)
-    hessian = array_at(table[13], (size, size), np.float64)
+    common = array_at(table[26], (table[27],), np.int64)
+    starts = array_at(table[28], (table[29],), np.int64)
+    rows = array_at(table[13], (common.size, size), np.float64)
+    group_blocks = array_at(table[25], (starts.size, starts.size, table[30]), np.float64)
     at_center = array_at(table[14], (2 * size,), np.float64)  # gradient and Hessian times x − c
     d = table[17]
-    factor = array_at(table[15], (d, d), np.float64)
-    inverse = array_at(table[16], (d, d), np.float64)
     clipping_distance = array_at(table[18], (d,), np.float64)
     x = array_at(position, (size,), np.float64)
     away = center[size:]
@@ -205,7 +225,12 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     evaluate(table[0], x, minibatch, inner_context, gradient)
     for i in range(size):
         away[i] = x[i] - center[i]
-    clip_in_coordinates(away, factor, inverse, clipping_distance, at_center)
+    if table[16]:
+        factor = array_at(table[15], (d, d), np.float64)
+        inverse = array_at(table[16], (d, d), np.float64)
+        clip_in_coordinates(away, factor, inverse, clipping_distance, at_center)
+    else:
+        clip_each(away, array_at(table[15], (d,), np.float64), clipping_distance)
     for i in range(n_blocks):
         first_row = minibatch_context[blocks[i, 1]] + minibatch * blocks[i, 2]
         curvature_context[blocks[i, 0]] = first_row
@@ -215,20 +240,20 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
         rare = array_at(table[22], (TABLE_LENGTH,), np.int64)
         first, count = rare_rows_in_minibatch(rare, minibatch)
         if count:
-            rows = array_at(table[23], (n_blocks, 2), np.int64)
+            rare_blocks = array_at(table[23], (n_blocks, 2), np.int64)
             of_rare = array_at(table[24], (2 * size,), np.float64)
             for i in range(n_blocks):
-                curvature_context[blocks[i, 0]] = rows[i, 0] + first * rows[i, 1]
+                curvature_context[blocks[i, 0]] = rare_blocks[i, 0] + first * rare_blocks[i, 1]
             weights[0], weights[1] = -weights[2], 0.0
             evaluate(table[3], center, count, curvature_context, of_rare)
             for i in range(2 * size):
                 at_center[i] += of_rare[i]
     for i in range(size):
-        known = total[i]
-        row = hessian[i]
-        for j in range(size):
-            known += row[j] * away[j]
-        gradient[i] += known - at_center[i] - at_center[size + i]
+        gradient[i] += total[i] - at_center[i] - at_center[size + i]
+    product = at_center[:size]
+    structured_product(rows, group_blocks, common, starts, away, product)
+    for i in range(size):
+        gradient[i] += product[i]
     return 0.0
 
 
@@ -252,26 +277,29 @@ class SecondOrderControlVariates:
         c.
     total : ndarray, shape (size,)
         Gradient over all rows at c.
-    hessian : ndarray, shape (size, size)
+    hessian : StructuredHessian
         H.
     clipping_distance : ndarray, shape (n_euclidean,)
         r_j, which may be modified in place.
+    clips_whitened : bool
+        Whether whitened coordinates are clipped, rather than those of the model.
     """
 
     def __init__(
         self, curvature: RowCurvature, n_euclidean: int, rare: RareRows | None = None
     ) -> None:
-        size = curvature.size
+        size, structure = curvature.size, curvature.structure
         self._curvature, self._rare = curvature, rare
-        self._others, self._hessian_of_others = np.zeros(size), np.zeros((size, size))
+        self._others, self._hessian_of_others = np.zeros(size), StructuredHessian(structure)
         self._rows = np.zeros((len(curvature.inputs), 2), dtype=np.int64)
         self._of_rare = np.zeros(2 * size)
         minibatch = curvature.minibatch if rare is None else rare.rest
-        self._factor, self._inverse = np.eye(n_euclidean), np.eye(n_euclidean)
         self._center_and_away, self._at_center = np.zeros(2 * size), np.zeros(2 * size)
         self.center, self.total = self._center_and_away[:size], np.zeros(size)
-        self.hessian = np.zeros((size, size))
+        self.hessian = StructuredHessian(structure)
         self.clipping_distance = np.full(n_euclidean, SETTINGS.clipping_distance)
+        self.clips_whitened = False
+        self._factor, self._inverse = np.ones(n_euclidean), np.empty(0)
         context = np.array(
             [
                 minibatch.address,
@@ -287,10 +315,10 @@ class SecondOrderControlVariates:
                 curvature.weights.ctypes.data,
                 self._center_and_away.ctypes.data,
                 self._others.ctypes.data,
-                self._hessian_of_others.ctypes.data,
+                self._hessian_of_others.rows.ctypes.data,
                 self._at_center.ctypes.data,
                 self._factor.ctypes.data,
-                self._inverse.ctypes.data,
+                0,  # no inverse factor
                 n_euclidean,
                 self.clipping_distance.ctypes.data,
                 curvature.minibatch.context.ctypes.data,
@@ -299,6 +327,12 @@ class SecondOrderControlVariates:
                 0 if rare is None else rare.table.ctypes.data,
                 self._rows.ctypes.data,
                 self._of_rare.ctypes.data,
+                self._hessian_of_others.blocks.ctypes.data,
+                structure.common.ctypes.data,
+                len(structure.common),
+                structure.starts.ctypes.data,
+                len(structure.starts),
+                structure.n_groups,
             ],
             dtype=np.int64,
         )
@@ -307,17 +341,25 @@ class SecondOrderControlVariates:
         )
         self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
-    def set_center(self, center: np.ndarray, total: np.ndarray, hessian: np.ndarray) -> None:
+    def set_center(self, center: np.ndarray, total: np.ndarray, hessian: StructuredHessian) -> None:
         """Set the centering point, and gradient and Hessian over all rows there."""
-        self.center[:], self.total[:], self.hessian[:] = center, total, hessian
-        self._others[:], self._hessian_of_others[:] = total, hessian
+        self.center[:], self.total[:], self.hessian.values[:] = center, total, hessian.values
+        self._others[:], self._hessian_of_others.values[:] = total, hessian.values
         if self._rare is not None and len(self._rare):
             self._others -= self._rare.gradient(self.center)
-            self._hessian_of_others -= self._rare.hessian(self.center, self._curvature)
+            of_rare = self._rare.hessian(self.center, self._curvature)
+            self._hessian_of_others.values -= of_rare.values
             for i, array in enumerate(self._rare.arrays.values()):
                 self._rows[i] = array.ctypes.data, array.strides[0]
 
     def set_metric(self, metric: Metric) -> None:
         """Set the metric in whose coordinates x − c is clipped."""
-        self._factor[:] = metric.to_direction(np.eye(len(self._factor))).T
-        self._inverse[:] = np.linalg.inv(self._factor)
+        self.clips_whitened = metric.is_dense and not self._curvature.structure.n_groups
+        context = self.of_others.context
+        if self.clips_whitened:
+            self._factor = np.ascontiguousarray(metric.factor)
+            self._inverse = np.linalg.inv(self._factor)
+            context[16] = self._inverse.ctypes.data
+        else:
+            self._factor, context[16] = metric.sd, 0
+        context[15] = self._factor.ctypes.data

@@ -11,6 +11,7 @@ import numpy as np
 
 from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
+from pymc_geodesic.gradients.structured_hessian import HessianStructure
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.runtime.threads import defer_interrupts
@@ -159,8 +160,14 @@ class GradientEstimator(Estimator):
         """
         return {}
 
-    def row_curvature(self) -> RowCurvature | None:
-        """Compile gradient and Hessian of any number of rows; None if that is not possible."""
+    def row_curvature(self, structure: HessianStructure | None = None) -> RowCurvature | None:
+        """Compile gradient and Hessian of any number of rows; None if that is not possible.
+
+        Parameters
+        ----------
+        structure : HessianStructure, optional
+            Dense by default.
+        """
         return None
 
     def compile_noise(self) -> CompiledGradient:

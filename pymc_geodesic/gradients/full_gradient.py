@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.densities.compilation import ArrayInput, CompiledGradient, RowBlock
+from pymc_geodesic.gradients.structured_hessian import HessianStructure, StructuredHessian
 from pymc_geodesic.runtime.gradient_functions import ComposedFunction, array_at, evaluate
 from pymc_geodesic.runtime.jit import compiled_for_c
 
@@ -179,9 +180,12 @@ class RowCurvature:
         Containers of the row blocks.
     batch_size, n_rows : int
         n and N.
+    structure : HessianStructure, optional
+        Structure of the Hessian; dense by default.
 
     Attributes
     ----------
+    structure : HessianStructure
     weights : ndarray, shape (4,)
         Weights of the rows and of the other terms in the next evaluation, followed by those of a
         minibatch, N/n and 1.
@@ -198,8 +202,10 @@ class RowCurvature:
         names: list[str],
         batch_size: int,
         n_rows: int,
+        structure: HessianStructure | None = None,
     ) -> None:
         self.inner, self.minibatch, self.size = inner, minibatch, size
+        self.structure = HessianStructure.dense(size) if structure is None else structure
         self.batch_size = batch_size
         self._names = names
         self._first = len(inner.inputs) - len(names) - 2
@@ -225,10 +231,10 @@ class RowCurvature:
         parts: Iterable[tuple[Mapping[str, np.ndarray], int]],
         *,
         rest: float = 1.0,
-    ) -> np.ndarray:
+    ) -> StructuredHessian:
         """Compute the Hessian of the log-density over all rows, which are passed in parts.
 
-        Rows are evaluated in chunks that stay in the cache for all columns.
+        Rows are evaluated in chunks that stay in the cache for all Hessian-vector products.
 
         Parameters
         ----------
@@ -236,26 +242,21 @@ class RowCurvature:
         parts : iterable of (arrays, number of rows)
         rest : float
             Weight of the terms that do not depend on the rows.
-
-        Returns
-        -------
-        ndarray, shape (size, size)
         """
-        size, inner = self.size, self.inner
+        size, inner, directions = self.size, self.inner, self.structure.directions()
         position, output = np.zeros(2 * size), np.empty(2 * size)
         position[:size] = x
-        hessian = np.zeros((size, size))
+        products = np.zeros_like(directions)
         self.weights[:2] = 1.0, rest
         for arrays, n_rows in parts:
             for start in range(0, n_rows, CHUNK):
                 count = min(CHUNK, n_rows - start)
                 for i, name in enumerate(self._names):
                     inner.point_at(self._first + i, arrays[name][start : start + count])
-                for column in range(size):
-                    position[size + column] = 1.0
+                for direction, product in zip(directions, products, strict=True):
+                    position[size:] = direction
                     evaluate(inner.address, position, count, inner.context, output)
                     inner.raise_error()
-                    position[size + column] = 0.0
-                    hessian[:, column] += output[size:]
+                    product += output[size:]
                 self.weights[1] = 0.0
-        return hessian
+        return StructuredHessian.from_products(self.structure, products)

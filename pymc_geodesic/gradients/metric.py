@@ -66,6 +66,24 @@ class LowRank:
         """Return L⁻ᵀ g."""
         return self._stretched(g, 1.0 / self.stretch) / self.scale
 
+    @property
+    def row_norms(self) -> np.ndarray:
+        """Norm of each row of L, shape (d,)."""
+        return self.scale * np.sqrt(1.0 + self.directions**2 @ (self.stretch**2 - 1.0))
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Diagonal of (L Lᵀ)⁻¹, shape (d,)."""
+        return (1.0 + self.directions**2 @ (self.stretch**-2.0 - 1.0)) / self.scale**2
+
+    def with_scale(self, scale: np.ndarray) -> LowRank:
+        """Return a factor with another D and the same low-rank part of the covariance L Lᵀ."""
+        directions, triangle = np.linalg.qr((self.scale / scale)[:, np.newaxis] * self.directions)
+        values, rotation = np.linalg.eigh((triangle * (self.stretch**2 - 1.0)) @ triangle.T)
+        least = min(1.0, float(self.stretch.min(initial=1.0)))
+        stretch = np.sqrt(np.maximum(1.0 + values, least**2))
+        return LowRank(scale, directions @ rotation, stretch)
+
     def dense(self) -> np.ndarray:
         """Return L as a matrix, shape (d, d)."""
         return self.times(np.eye(self.scale.size)).T
@@ -109,6 +127,21 @@ class Metric:
         return isinstance(self.factor, np.ndarray) and self.factor.ndim == 2
 
     @cached_property
+    def sd(self) -> np.ndarray:
+        """Standard deviation of each coordinate for the covariance L Lᵀ, shape (d,)."""
+        if isinstance(self.factor, LowRank):
+            return self.factor.row_norms
+        return np.sqrt(np.sum(self.factor**2, axis=1)) if self.is_dense else np.abs(self.factor)
+
+    @property
+    def precision(self) -> np.ndarray:
+        """Diagonal of (L Lᵀ)⁻¹, the inverse of the conditional variances, shape (d,)."""
+        if isinstance(self.factor, LowRank):
+            return self.factor.precision
+        inverse = np.linalg.inv(self.factor) if self.is_dense else 1.0 / self.factor[np.newaxis]
+        return np.asarray(np.sum(inverse**2, axis=0))
+
+    @cached_property
     def _lu(self) -> tuple[np.ndarray, np.ndarray]:
         """LU factors of L, where it is a matrix."""
         return lu_factor(self.factor)
@@ -146,6 +179,14 @@ class Metric:
         """Return the metric with factor L Q for orthogonal Q and dense L."""
         assert isinstance(self.factor, np.ndarray)
         return Metric(self.center, self.factor @ rotation, self.lengths)
+
+    def rescaled(self, ratio: np.ndarray) -> Metric:
+        """Return the metric with the scales of coordinates multiplied by a ratio, shape (d,)."""
+        if isinstance(self.factor, LowRank):
+            factor: Factor = self.factor.with_scale(ratio * self.factor.scale)
+        else:
+            factor = (ratio * self.factor.T).T
+        return Metric(self.center, factor, self.lengths)
 
     def recentered(self, center: np.ndarray) -> Metric:
         """Return the metric with another origin."""

@@ -45,6 +45,7 @@ from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.fisher import row_variances
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
+from pymc_geodesic.gradients.structured_hessian import HessianStructure
 from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, shares_of_levels
 
 # --- log-density and its inputs -----------------------------------------------------------------
@@ -290,8 +291,13 @@ class MinibatchGradient(GradientEstimator):
         self.refresh_data()
         return TotalGradient(function, self._size, [row.name for row in self._density.rows])
 
-    def row_curvature(self) -> RowCurvature | None:
+    def row_curvature(self, structure: HessianStructure | None = None) -> RowCurvature | None:
         """Compile gradient and Hessian-vector product of any number of rows.
+
+        Parameters
+        ----------
+        structure : HessianStructure, optional
+            Structure of the Hessian; dense by default.
 
         Returns
         -------
@@ -322,6 +328,7 @@ class MinibatchGradient(GradientEstimator):
             [row.name for row in self._density.rows],
             self.source.batch_size,
             self.source.n_rows,
+            structure,
         )
 
     @property

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
+from pymc_geodesic.gradients.structured_hessian import StructuredHessian
 from pymc_geodesic.runtime.gradient_functions import (
     ComposedFunction,
     GradientFunctionLike,
@@ -204,6 +205,6 @@ class RareRows:
             inner.raise_error()
         return output[:-1]
 
-    def hessian(self, x: np.ndarray, curvature: RowCurvature) -> np.ndarray:
-        """Hessian of the rare rows, shape (size, size)."""
+    def hessian(self, x: np.ndarray, curvature: RowCurvature) -> StructuredHessian:
+        """Hessian of the rare rows."""
         return curvature.hessian(x, self.parts(), rest=0.0)

@@ -117,7 +117,8 @@ class SSGNHT(GeodesicStep):
         remainder of the first-order expansion, for which the Hessian over all rows is computed too.
         With False, or if an order does not halve the variance of the gradient noise, minibatch
         gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
-        the cost of an independent draw.
+        the cost of an independent draw; 2 only with at most 64 coordinates, not counting effects of
+        the groups of one factor, for which the Hessian is sparse.
     tune_temperature : float, optional
         Initial kinetic temperature of tuning if coordinates are not adapted, which is annealed to
         that of sampling; if it is specified, they are not. At a high temperature a chain usually

@@ -32,14 +32,33 @@ def advice_of(caplog) -> list[str]:
 
 @pytest.mark.parametrize(
     ("n_rows", "rows_per_group", "batch_size", "noise"),
-    [(60_000, 20, 200, 6.9), (60_000, 50, 200, 4.3), (60_000, 200, 200, 1.7), (900, 10, 100, 0.23)],
+    [
+        (60_000, 20, 200, 0.054),
+        (60_000, 50, 200, 0.017),
+        (60_000, 200, 200, 0.0021),
+        (200_000, 100, 5, 0.65),
+        (900, 10, 100, 0.23),
+    ],
 )
 def test_expected_noise_is_that_of_a_warm_up(n_rows, rows_per_group, batch_size, noise, caplog):
-    """Reference values: medians over coordinates of the variances measured in warm-ups."""
+    """Reference values: medians over coordinates of the variances measured in warm-ups.
+
+    With 900 rows the warm-up chose first order.
+    """
     step = made(groups(n_rows, rows_per_group), batch_size=batch_size)
     assert step.adaptation.cost.noise == pytest.approx(noise, rel=0.25)
     assert advice_of(caplog) == []
     assert f"gradients (batch_size={batch_size} of {n_rows:,} rows)" in repr(step.adaptation)
+
+
+@pytest.mark.parametrize(
+    ("rows_per_group", "noise"),
+    [(20, 6.9), (50, 4.3), (200, 1.7)],
+)
+def test_expected_noise_of_first_order(rows_per_group, noise):
+    model = groups(60_000, rows_per_group)
+    step = made(model, batch_size=200, control_variates=1)
+    assert step.adaptation.cost.noise == pytest.approx(noise, rel=0.25)
 
 
 @pytest.mark.parametrize("sampler", [pg.SGGMC, pg.gSGNHT])
@@ -55,13 +74,14 @@ def test_all_rows_are_recommended_where_they_are_cheaper(sampler, caplog):
 
 def test_larger_minibatches_are_recommended_for_many_groups(caplog):
     model = groups(200_000, 100)
-    step = made(model, batch_size=5)
+    step = made(model, batch_size=5, control_variates=1)
     (message,) = advice_of(caplog)
     size = int(re.search(r"batch_size >= (\d+)", message)[1])
     assert 20 <= size <= 400
     assert step.adaptation.cost.n_steps > 200
     caplog.clear()
-    assert made(model, batch_size=size).adaptation.cost.n_steps < 200
+    step = made(model, batch_size=size, control_variates=1)
+    assert step.adaptation.cost.n_steps < 200
     assert advice_of(caplog) == []
 
 
@@ -83,7 +103,7 @@ def test_all_rows_are_cheaper_with_small_groups(caplog):
 @pytest.mark.slow
 def test_number_of_gradients_per_draw_is_the_expected_one():
     model = groups(20_000, 20)
-    step = pg.SGGMC(model=model, batch_size=200)
+    step = pg.SGGMC(model=model, batch_size=200, control_variates=1)
     pm.sample(
         draws=10,
         tune=1_000,

@@ -1,0 +1,243 @@
+r"""Hessian of a log-density in which groups are independent given common coordinates.
+
+With p common coordinates and K variables that have one entry for each of G groups, such as
+intercepts and slopes by group, the Hessian has p dense rows, and K × K diagonal blocks for the
+entries of the same group. It follows from p + K Hessian-vector products: those with the unit vector
+of each common coordinate, and with the indicator of all entries of each grouped variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from pymc_geodesic.runtime.jit import compiled
+
+
+@dataclass(frozen=True)
+class HessianStructureSettings:
+    """Constants of the check of a structure.
+
+    Attributes
+    ----------
+    n_halves : int
+        Number of random halves of the groups that are moved; a coupling of two groups is not
+        detected by one of them with probability ½.
+    tolerance : float
+        Upper bound on the change of the gradient along the groups that are not moved, relative to
+        the change along those that are, for rounding errors.
+    """
+
+    n_halves: int = 2
+    tolerance: float = 1e-8
+
+
+SETTINGS = HessianStructureSettings()
+
+
+@dataclass(frozen=True, eq=False)
+class HessianStructure:
+    """Common and grouped coordinates of a Hessian, which is dense if there are no groups.
+
+    Attributes
+    ----------
+    size : int
+        Number of coordinates.
+    common : ndarray of int64, shape (p,)
+        Indices of the common coordinates.
+    starts : ndarray of int64, shape (K,)
+        First index of each grouped variable.
+    n_groups : int
+        G.
+    """
+
+    size: int
+    common: np.ndarray
+    starts: np.ndarray
+    n_groups: int
+
+    @classmethod
+    def dense(cls, size: int) -> Self:
+        """Return the structure of a dense Hessian."""
+        return cls(size, np.arange(size), np.empty(0, dtype=np.int64), 0)
+
+    @classmethod
+    def by_group(cls, sizes: Sequence[int]) -> Self:
+        """Return the structure whose grouped variables are the largest ones.
+
+        Parameters
+        ----------
+        sizes : sequence of int
+            Number of coordinates of each variable.
+
+        Examples
+        --------
+        >>> from pymc_geodesic.gradients.structured_hessian import HessianStructure
+        >>> structure = HessianStructure.by_group([1, 50, 1, 50])
+        >>> structure.common.tolist(), structure.starts.tolist(), structure.n_groups
+        ([0, 51], [1, 52], 50)
+        """
+        widths, n_groups = np.array(sizes, dtype=np.int64), max(sizes)
+        common = np.flatnonzero(np.repeat(widths < n_groups, widths))
+        starts = (np.cumsum(widths) - widths)[widths == n_groups]
+        return cls(int(widths.sum()), common, starts, n_groups)
+
+    @property
+    def n_products(self) -> int:
+        """Number of Hessian-vector products that determine the Hessian, p + K."""
+        return len(self.common) + len(self.starts)
+
+    @property
+    def variables(self) -> list[slice]:
+        """Coordinates of each grouped variable."""
+        return [slice(start, start + self.n_groups) for start in self.starts]
+
+    def directions(self) -> np.ndarray:
+        """Return the vectors of these products, shape (p + K, size)."""
+        vectors = np.zeros((self.n_products, self.size))
+        vectors[np.arange(len(self.common)), self.common] = 1.0
+        for vector, variable in zip(vectors[len(self.common) :], self.variables, strict=True):
+            vector[variable] = 1.0
+        return vectors
+
+    def fits(
+        self, gradient: Callable[[np.ndarray], np.ndarray], x: np.ndarray, other: np.ndarray
+    ) -> bool:
+        """Check that the gradient along a group does not depend on other groups.
+
+        Parameters
+        ----------
+        gradient : callable
+            Gradient over all rows.
+        x, other : ndarray, shape (size,)
+            Two points; half of the groups are moved from the first to the second.
+        """
+        if not self.n_groups:
+            return True
+        rng, at_x = np.random.default_rng(0), gradient(x)
+        for _ in range(SETTINGS.n_halves):
+            is_moved = rng.permutation(self.n_groups) < self.n_groups // 2
+            moved = x.copy()
+            for variable in self.variables:
+                moved[variable] = np.where(is_moved, other[variable], x[variable])
+            difference = np.abs(gradient(moved) - at_x)
+            change = np.array([difference[variable] for variable in self.variables])
+            if not change[:, ~is_moved].max() <= SETTINGS.tolerance * change[:, is_moved].max():
+                return False
+        return True
+
+
+@compiled
+def structured_product(
+    rows: np.ndarray,
+    blocks: np.ndarray,
+    common: np.ndarray,
+    starts: np.ndarray,
+    v: np.ndarray,
+    product: np.ndarray,
+) -> None:
+    """Multiply a structured Hessian by a vector.
+
+    Parameters
+    ----------
+    rows, blocks
+        See `StructuredHessian`.
+    common, starts
+        See `HessianStructure`.
+    v : ndarray, shape (size,)
+    product : ndarray, shape (size,)
+        Receives H v.
+    """
+    n_groups = blocks.shape[2]
+    if n_groups:
+        for i in range(v.size):
+            product[i] = 0.0
+        for a in range(common.size):
+            row, factor = rows[a], v[common[a]]
+            for i in range(v.size):
+                product[i] += factor * row[i]
+        for k in range(starts.size):
+            for m in range(starts.size):
+                block, first, second = blocks[k, m], starts[k], starts[m]
+                for g in range(n_groups):
+                    product[first + g] += block[g] * v[second + g]
+    for a in range(common.size):
+        row, total = rows[a], 0.0
+        for i in range(v.size):
+            total += row[i] * v[i]
+        product[common[a]] = total
+
+
+class StructuredHessian:
+    """A Hessian with a structure.
+
+    Parameters
+    ----------
+    structure : HessianStructure
+    values : ndarray, shape (n_values,), optional
+        Elements of `rows` and `blocks`; zeros by default.
+
+    Attributes
+    ----------
+    structure, values
+        See above.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.gradients.structured_hessian import HessianStructure, StructuredHessian
+    >>> structure = HessianStructure.by_group([1, 2])
+    >>> hessian = StructuredHessian(structure, np.array([5.0, 1.0, 2.0, 3.0, 4.0]))
+    >>> hessian.times(np.array([1.0, 10.0, 100.0]))
+    array([215.,  31., 402.])
+    """
+
+    def __init__(self, structure: HessianStructure, values: np.ndarray | None = None) -> None:
+        self.structure = structure
+        n_blocks = len(structure.starts) ** 2
+        n_values = len(structure.common) * structure.size + n_blocks * structure.n_groups
+        self.values = np.zeros(n_values) if values is None else values
+
+    @property
+    def rows(self) -> np.ndarray:
+        """Rows of the common coordinates, a view of shape (p, size)."""
+        p, size = len(self.structure.common), self.structure.size
+        return self.values[: p * size].reshape(p, size)
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Second derivatives by two grouped variables for the same group, a view, (K, K, G)."""
+        n_variables, n_groups = len(self.structure.starts), self.structure.n_groups
+        n_dense = len(self.structure.common) * self.structure.size
+        return self.values[n_dense:].reshape(n_variables, n_variables, n_groups)
+
+    @classmethod
+    def from_products(cls, structure: HessianStructure, products: np.ndarray) -> Self:
+        """Create a Hessian from its products with `HessianStructure.directions`.
+
+        Parameters
+        ----------
+        structure : HessianStructure
+        products : ndarray, shape (p + K, size)
+        """
+        hessian, p = cls(structure), len(structure.common)
+        hessian.rows[:] = products[:p]
+        for k, variable in enumerate(structure.variables):
+            hessian.blocks[k] = products[p:, variable]
+        return hessian
+
+    def diagonal_of_groups(self) -> np.ndarray:
+        """Return the diagonal of H, shape (size,); NaN for common coordinates."""
+        diagonal = np.full(self.structure.size, np.nan)
+        for k, variable in enumerate(self.structure.variables):
+            diagonal[variable] = self.blocks[k, k]
+        return diagonal
+
+    def times(self, v: np.ndarray) -> np.ndarray:
+        """Return H v for one vector."""
+        product, of = np.empty(v.size), self.structure
+        structured_product(self.rows, self.blocks, of.common, of.starts, v, product)
+        return product

@@ -1,0 +1,162 @@
+"""Second-order control variates of models with groups: structure of the Hessian, unbiasedness."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_geodesic as pg
+from pymc_geodesic.gradients.metric import LowRank, Metric, unit_metric
+from pymc_geodesic.gradients.structured_hessian import HessianStructure, StructuredHessian
+from tests.gradients.rows_of_models import INTERPRETED, error, values
+
+N, G, BATCH_SIZE = 300, 40, 30
+
+
+def step_of(kind: str, control_variates="auto"):
+    """Poisson regression with effects of 40 groups, of more than 64 coordinates."""
+    rng = np.random.default_rng(1)
+    group, other, x = rng.integers(G, size=N), rng.integers(G, size=N), rng.normal(size=N)
+    with pm.Model() as model:
+        rows, index = pm.Data("x", x), pm.Data("group", group)
+        intercept, slope = pm.Normal("intercept", 0.0, 1.0), pm.Normal("slope", 0.0, 1.0)
+        sd = pm.HalfNormal("sd", 1.0)
+        first = pm.Normal("first", 0.0, sd, shape=G)
+        if kind == "correlated":
+            second = pm.Normal("second", 0.5 * first, 0.3, shape=G)
+        elif kind == "zero-sum":
+            second = pm.ZeroSumNormal("second", shape=G + 1)[:G]
+        else:
+            second = pm.Normal("second", 0.0, 1.0, shape=G)
+        if kind == "crossed":
+            log_rate = intercept + slope * rows + first[index] + second[pm.Data("other", other)]
+        elif kind == "non-centered":
+            log_rate = intercept + slope * rows + sd * second[index] + first[index]
+        else:
+            log_rate = intercept + first[index] + (slope + second[index]) * rows
+        pm.Poisson("y", pm.math.exp(0.3 * log_rate), observed=pm.Data("t", rng.poisson(1.0, N)))
+        return pg.SGGMC(
+            model=model,
+            batch_size=BATCH_SIZE,
+            control_variates=control_variates,
+            compile_kwargs=INTERPRETED,
+        )
+
+
+def centered(step):
+    """Gradient with second order at a random point, and another point."""
+    gradient = step.adaptation.gradient
+    gradient.set_metric(unit_metric(gradient.size))
+    here, there = 0.5 * np.random.default_rng(2).normal(size=(2, gradient.size))
+    gradient.center_at(here, gradient.gradient_of_all_rows(here))
+    assert gradient.compile_second_order()
+    gradient.use_second_order()
+    return gradient, here, there
+
+
+def estimates(step, x):
+    step.estimator.next_minibatches(1)
+    function = step.adaptation.gradient.estimated
+    return np.array([values(function, x, x.size, start) for start in range(N)])
+
+
+def difference_hessian(gradient, x):
+    steps = 1e-5 * np.eye(x.size)
+    columns = [gradient(x + each) - gradient(x - each) for each in steps]
+    return np.array(columns) / 2e-5
+
+
+@pytest.fixture(scope="module", params=["independent", "correlated", "non-centered"])
+def step(request):
+    return step_of(request.param)
+
+
+def test_few_products_determine_the_hessian(step):
+    gradient, here, _ = centered(step)
+    hessian = gradient.second_order.hessian
+    assert hessian.structure.n_products == 5
+    expected = difference_hessian(gradient.gradient_of_all_rows, here)
+    found = np.array([hessian.times(each) for each in np.eye(gradient.size)])
+    assert error(found, expected) < 1e-7
+
+
+def low_rank_metric(size):
+    rng = np.random.default_rng(4)
+    directions = np.linalg.qr(rng.normal(size=(size, 2)))[0]
+    return Metric(np.zeros(size), LowRank(rng.uniform(0.1, 0.3, size), directions, np.ones(2) * 3))
+
+
+@pytest.mark.parametrize("clipping_distance", [np.inf, 0.5])
+def test_mean_over_all_minibatches_is_the_full_gradient(step, clipping_distance):
+    gradient, here, there = centered(step)
+    gradient.second_order.set_metric(low_rank_metric(gradient.size))
+    gradient.clipping_distance[:] = clipping_distance
+    found = estimates(step, there)
+    assert found.std(axis=0).max() > 1e-3
+    assert error(found.mean(axis=0), gradient.gradient_of_all_rows(there)) < 1e-10
+    assert error(estimates(step, here), gradient.gradient_of_all_rows(here)[np.newaxis]) < 1e-10
+
+
+@pytest.mark.parametrize("kind", ["crossed", "zero-sum"])
+def test_coupled_groups_have_no_second_order(kind):
+    assert not step_of(kind).adaptation.gradient.compile_second_order()
+
+
+def test_dense_hessian_of_coupled_groups_on_request():
+    step = step_of("crossed", control_variates=2)
+    gradient, _, there = centered(step)
+    assert gradient.second_order.hessian.structure.n_products == gradient.size
+    exact = gradient.gradient_of_all_rows(there)
+    assert error(estimates(step, there).mean(axis=0), exact) < 1e-10
+
+
+def test_state_includes_the_hessian(step):
+    gradient, _, there = centered(step)
+    state, expected = gradient.state, estimates(step, there)
+    gradient.remove_control_variates()
+    gradient.state = state
+    np.testing.assert_array_equal(estimates(step, there), expected)
+
+
+@pytest.mark.parametrize("sizes", [[3], [1, 4, 2, 4], [4, 4]])
+def test_product_with_a_dense_matrix(sizes):
+    structure = HessianStructure.by_group(sizes)
+    rng = np.random.default_rng(1)
+    dense = rng.normal(size=(structure.size, structure.size))
+    dense += dense.T
+    group = np.full(structure.size, -1)
+    for variable in structure.variables:
+        group[variable] = np.arange(structure.n_groups)
+    is_coupled = (group == group[:, np.newaxis]) | (group < 0) | (group < 0)[:, np.newaxis]
+    dense[~is_coupled] = 0.0
+    products = structure.directions() @ dense
+    hessian = StructuredHessian.from_products(structure, products)
+    v = rng.normal(size=structure.size)
+    np.testing.assert_allclose(hessian.times(v), dense @ v)
+
+
+def metrics():
+    rng = np.random.default_rng(5)
+    dense = Metric(np.zeros(4), rng.normal(size=(4, 4)) + 3.0 * np.eye(4))
+    return [low_rank_metric(4), dense, Metric(np.zeros(4), rng.uniform(1.0, 2.0, 4))]
+
+
+def covariance_of(metric):
+    factor = metric.to_direction(np.eye(4)).T
+    return factor @ factor.T
+
+
+@pytest.mark.parametrize("metric", metrics(), ids=["low rank", "dense", "diagonal"])
+def test_standard_deviations_and_precision_of_a_metric(metric):
+    covariance = covariance_of(metric)
+    np.testing.assert_allclose(metric.sd**2, np.diag(covariance))
+    np.testing.assert_allclose(metric.precision, np.diag(np.linalg.inv(covariance)))
+
+
+@pytest.mark.parametrize("metric", metrics(), ids=["low rank", "dense", "diagonal"])
+def test_rescaled_metric(metric):
+    ratio = np.array([1.0, 2.0, 0.5, 1.2])
+    expected = np.outer(ratio, ratio) * covariance_of(metric)
+    if isinstance(metric.factor, LowRank):  # only its diagonal part is rescaled
+        scale = metric.factor.scale
+        expected = covariance_of(metric) + np.diag((ratio**2 - 1.0) * scale**2)
+    np.testing.assert_allclose(covariance_of(metric.rescaled(ratio)), expected, atol=1e-12)
