@@ -267,9 +267,10 @@ CASES: tuple[Case, ...] = (
         "funnel, centered",
         "a funnel",
         funnel,
-        Attempt("`SGGMC()`", _plain(pg.SGGMC)),
+        Attempt('`SGGMC(metric="dense")`', _plain(pg.SGGMC, metric="dense")),
         (
-            Attempt("non-centered", _plain(pg.SGGMC), funnel_as_product),
+            Attempt("non-centered", _plain(pg.SGGMC, metric="dense"), funnel_as_product),
+            Attempt("`metric=` omitted", _plain(pg.SGGMC)),
             Attempt("`GMC()`", _plain(pg.GMC)),
         ),
     ),

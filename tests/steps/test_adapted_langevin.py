@@ -359,8 +359,8 @@ def is_of_funnel(warning):
 @pytest.mark.parametrize("step_class", [pg.SGGMC, pg.GMC])
 def test_lost_tail_of_a_precision_with_all_rows(step_class, is_centered):
     """The 97.5 % quantile of log tau is 4.7 and 5.0 instead of 6.2 with this seed."""
-    metric = {"metric": "dense"} if step_class is pg.GMC else {}  # its own are partially centered
-    warning = last_warning(step_class(model=seeds_model(is_centered=is_centered), **metric), 2)
+    model = seeds_model(is_centered=is_centered)
+    warning = last_warning(step_class(metric="dense", model=model), 2)
     assert is_of_funnel(warning) == is_centered
     if is_centered:
         assert warning.level == "warn"
