@@ -55,7 +55,7 @@ class GradientNoiseSettings:
         Error of a temperature, due to poorly known noise, below which no more pairs are measured.
     min_draws, max_draws : int
         Minimum number of draws of the exploration for the measurement to use them as points, and
-        maximum number of draws that are used.
+        maximum number of draws that are used, unless a measurement has more points.
     tail_distance : float
         Ratio of the distance of points in the tails to that of the outermost of 100 draws: about 4
         posterior standard deviations.

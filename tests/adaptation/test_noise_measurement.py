@@ -287,7 +287,8 @@ def test_noise_is_measured_where_the_posterior_is():
 def test_noise_heterogeneity_bounds_the_step_size():
     bounded = BoundedParameters(UnderdampedRule(), None)
     noise, nothing = np.array([4.0, 1.0]), np.zeros(2)
-    assert bounded.n_steps(noise, 2.0 * noise) > 2 * bounded.n_steps(noise, nothing)
+    steps = bounded.decorrelation_steps
+    assert steps(noise, 2.0 * noise) > 2.0 * steps(noise, nothing)
     bounded.bound_by_heterogeneity(noise, nothing)
     bounded.choose(noise)
     assert bounded.parameters.step_size == 0.5
