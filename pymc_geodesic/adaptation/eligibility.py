@@ -287,7 +287,11 @@ def check_eligibility(
 
 
 def hessian_structures(
-    estimator: GradientEstimator, sizes: Sequence[int], control_variates: str | int
+    estimator: GradientEstimator,
+    sizes: Sequence[int],
+    control_variates: str | int,
+    *,
+    n_euclidean: int | None = None,
 ) -> list[HessianStructure]:
     """List possible structures of the Hessian of second-order control variates, best first.
 
@@ -299,12 +303,16 @@ def hessian_structures(
     control_variates : {"auto", 1, 2, 0}
         With ``"auto"`` second order is possible if few Hessian-vector products determine the
         Hessian, and the gradient has no kinks.
+    n_euclidean : int, optional
+        Number of Euclidean coordinates, which come first; all by default. Others have no groups.
     """
     if control_variates not in ("auto", 2):
         return []
     structures = [HessianStructure.dense(sum(sizes))]
     if sum(sizes) > SETTINGS.max_second_order:
-        structures.insert(0, HessianStructure.by_group(sizes))
+        by_group = HessianStructure.by_group(sizes)
+        if by_group.starts[-1] + by_group.n_groups <= (n_euclidean or by_group.size):
+            structures.insert(0, by_group)
     if control_variates == 2:
         return structures
     few = [each for each in structures if each.n_products <= SETTINGS.max_second_order]
@@ -341,7 +349,9 @@ def adapted_gradient(
     total = estimator.total_gradient()
     assert total is not None  # several tables have no `all_rows`, and are not eligible
     sizes = [part.stop - part.start for part in product.slices.values()]
-    structures = hessian_structures(estimator, sizes, control_variates)
+    structures = hessian_structures(
+        estimator, sizes, control_variates, n_euclidean=product.size - sum(widths)
+    )
     gradient = AdaptedGradient(
         product.size,
         widths,

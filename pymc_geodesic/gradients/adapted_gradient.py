@@ -215,15 +215,16 @@ class AdaptedGradient:
         return self.second_order is not None
 
     def _find_structure(self) -> HessianStructure | None:
-        """Return the first structure that fits the gradient over all rows around the center."""
+        """Return the first structure that fits."""
+        return next((each for each in self._structures if self._fits(each)), None)
+
+    def _fits(self, structure: HessianStructure) -> bool:
+        """Whether a structure fits the gradient over all rows around the center."""
         assert self.control_variates is not None
         points = np.tile(self.control_variates.center, (2, 1))
         away = np.random.default_rng(0).standard_normal((2, self.n_euclidean))
         points[:, : self.n_euclidean] += self.metric.to_direction(away)
-        fitting = (
-            each for each in self._structures if each.fits(self.gradient_of_all_rows, *points)
-        )
-        return next(fitting, None)
+        return structure.fits(self.gradient_of_all_rows, *points)
 
     def use_second_order(self, hessian: StructuredHessian | None = None) -> None:
         """Use second-order control variates with the centering point of the first-order ones.
@@ -232,6 +233,11 @@ class AdaptedGradient:
         ----------
         hessian : StructuredHessian, optional
             Hessian over all rows at the centering point; computed by default.
+
+        Raises
+        ------
+        ValueError
+            If the Hessian has another structure than when second order was compiled.
         """
         first, second, curvature = self.control_variates, self.second_order, self.curvature
         assert first is not None
@@ -240,6 +246,11 @@ class AdaptedGradient:
         if hessian is None:
             parts = None if self._all_rows is None else self._all_rows()
             assert parts is not None
+            if not self._fits(curvature.structure):
+                raise ValueError(
+                    "second-order control variates assume that rows of different groups are "
+                    "independent, which the present data are not. Construct the step again"
+                )
             hessian = curvature.hessian(first.center, parts)
         second.set_center(first.center, first.total, hessian)
         self.order = 2

@@ -101,6 +101,52 @@ def test_coupled_groups_have_no_second_order(kind):
     assert not step_of(kind).adaptation.gradient.compile_second_order()
 
 
+@pytest.mark.parametrize("pair", [(0, 1), (3, 7), (17, 39)])
+@pytest.mark.parametrize("unit", [1.0, 1e-9])
+def test_every_pair_of_coupled_groups_is_found(pair, unit):
+    """Also beside another variable whose gradients are larger by many orders of magnitude."""
+    structure = HessianStructure.by_group([1, G, G])
+
+    def gradient(x):
+        found = -x.copy()
+        found[1 : G + 1] /= unit**2
+        found[1 + G + pair[0]] -= 0.1 * x[1 + G + pair[1]]
+        found[1 + G + pair[1]] -= 0.1 * x[1 + G + pair[0]]
+        return found
+
+    points = np.random.default_rng(1).normal(size=(2, 2 * G + 1))
+    assert not structure.fits(gradient, *points)
+    assert structure.fits(lambda x: -x, *points)
+
+
+def test_variables_on_a_sphere_have_no_groups():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(200, 80))
+    with pm.Model() as model:
+        u = pg.UniformSphere("u", shape=80)
+        pm.Bernoulli("y", logit_p=pm.Data("x", x) @ u, observed=rng.integers(0, 2, 200))
+        step = pg.SGGMC(model=model, batch_size=20, compile_kwargs=INTERPRETED)
+    assert not step.adaptation.gradient.compile_second_order()
+
+
+def test_data_that_couple_groups_later_raise():
+    rng = np.random.default_rng(1)
+    group = rng.integers(G, size=N)
+    with pm.Model() as model:
+        weight = pm.Data("weight", np.zeros(N))
+        a, b = (pm.Normal(name, shape=G) for name in "ab")
+        mean = a[group] + b[group] + weight * a[(group + 1) % G]
+        pm.Poisson("y", pm.math.exp(0.3 * mean), observed=rng.poisson(1.0, N))
+        step = pg.SGGMC(
+            model=model, batch_size=BATCH_SIZE, control_variates=2, compile_kwargs=INTERPRETED
+        )
+        centered(step)
+        pm.set_data({"weight": np.ones(N)})
+    step.setup_chain(np.random.default_rng(1), 0, 10)
+    with pytest.raises(ValueError, match="Construct the step again"):
+        centered(step)
+
+
 def test_dense_hessian_of_coupled_groups_on_request():
     step = step_of("crossed", control_variates=2)
     gradient, _, there = centered(step)
