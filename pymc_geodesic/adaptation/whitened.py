@@ -349,8 +349,10 @@ class WhitenedAdaptation:
         )
         if center is not None and total is not None:
             self.gradient.center_at(center, total)
-            metric = self.gradient.metric.recentered(center[: self.gradient.n_euclidean])
-            self._trajectories.set_metric(metric)
+            # the origin is the mean of a normal posterior, one Newton step from the centering point
+            metric, d = self.gradient.metric, self.gradient.n_euclidean
+            step = metric.to_direction(metric.to_gradient(total[:d]))
+            self._trajectories.set_metric(metric.recentered(center[:d] + step))
             chain.z = self.gradient.whiten(center)
         return n_passes
 
@@ -496,9 +498,12 @@ class WhitenedAdaptation:
         d, warm_up = self.gradient.n_euclidean, self._warm_up
         mean = warm_up.z_sum[:d] / max(warm_up.z_count, 1)
         warm_up.forget_draws()
+        away = mean
+        if self.gradient.control_variates is not None:
+            away = mean - self.gradient.whiten(self.gradient.control_variates.center)[:d]
         is_far = d > 0 and (
-            float(mean @ mean) / d > SETTINGS.max_mean_square
-            or float(np.abs(mean).max()) > SETTINGS.max_mean
+            float(away @ away) / d > SETTINGS.max_mean_square
+            or float(np.abs(away).max()) > SETTINGS.max_mean
         )
         if self.gradient.is_centered and is_far:
             here = self.to_position(chain.z)
