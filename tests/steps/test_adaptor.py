@@ -303,7 +303,7 @@ def count_calls(gradient, calls):
 @every_step(BASES)
 def test_gradient_evaluations_are_counted(model, step_class, monkeypatch):
     composed_in = "pymc_geodesic.steps.langevin_composition"
-    module = sys.modules[composed_in if step_class is gSGNHT else step_class.__module__]
+    module = sys.modules[composed_in if step_class in (SGGMC, gSGNHT) else step_class.__module__]
     estimator_of, calls = module.gradient_estimator, []
 
     def counted(*args, **kwargs):
