@@ -24,9 +24,6 @@ from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
 from pymc_geodesic.samplers.sampler import NotFiniteError
 
-MAX_EXCURSIONS = 10
-"""Number of draws in succession that are undone because they are not finite."""
-
 EXPLORATION_STATS = {
     "temperature": 1.0,  # each transition draws a new velocity
     "friction": 0.0,
@@ -60,7 +57,7 @@ class LangevinSampler:
     During warm-up, a draw may instead be a Metropolis-corrected transition (`explore`). The
     adaptation is updated after each other draw, and may discard it (`update`). Once it is settled,
     the draws that remain repeat the last one. After a warm-up in whitened coordinates, a draw that
-    is not finite, or has left the posterior, is undone (`_undo_excursion`).
+    has left the posterior is undone (`_undo_excursion`).
 
     Parameters
     ----------
@@ -140,8 +137,8 @@ class LangevinSampler:
         Raises
         ------
         NotFiniteError
-            If position or velocity is not finite after the warm-up in the coordinates of the
-            model, or if the gradient at the starting point is not finite.
+            If position or velocity is not finite after the warm-up, or if the gradient at the
+            starting point is not finite.
         """
         chain, adaptation = self._chain, self.adaptation
         monitor = None if tune else self.monitor
@@ -189,7 +186,7 @@ class LangevinSampler:
             )
             n_grad += more
         elif adaptation.whitens:
-            diverging = self._undo_excursion(before, mean_temperature, diverging=diverging)
+            diverging = self._undo_excursion(before, mean_temperature)
         if monitor is not None:
             n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
@@ -204,8 +201,7 @@ class LangevinSampler:
     def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
         """Raise an error for a draw that is not finite.
 
-        In the warm-up such a draw is undone if the gradient at the starting point is finite, in
-        whitened coordinates also later, but not more than `MAX_EXCURSIONS` in succession.
+        In the warm-up such a draw is undone, if the gradient at the starting point is finite.
         """
         chain = self._chain
         if chain.n == 0:
@@ -214,12 +210,11 @@ class LangevinSampler:
                 gradient = self.estimator.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
                     raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
-        is_undone = self.adaptation.whitens and self._n_excursions[1] < MAX_EXCURSIONS
-        if not tune and not is_undone:
+        if not tune:
             what = "velocity" if all_finite(chain.z) else "position"
             raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
 
-    def _undo_excursion(self, before: np.ndarray, temperature: float, *, diverging: bool) -> bool:
+    def _undo_excursion(self, before: np.ndarray, temperature: float) -> bool:
         """Return to before a draw that left the posterior; return whether it did.
 
         Draws of the posterior practically never have a kinetic temperature above `max_temperature`.
@@ -227,7 +222,7 @@ class LangevinSampler:
         """
         dim, n_excursions = self.adaptation.product.dim, self._n_excursions
         bound = max_temperature(dim, int(n_excursions[1]), tune=False)
-        if not diverging and not (self.dynamics.has_momentum and abs(temperature) > bound):
+        if not (self.dynamics.has_momentum and abs(temperature) > bound):
             n_excursions[1] = 0
             return False
         n_excursions += 1

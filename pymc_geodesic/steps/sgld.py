@@ -168,8 +168,7 @@ class SGLD(GeodesicStep):
     noise of measured variance.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
-    ``diverging`` (draw that was undone, because it is not finite or, in the warm-up, left the
-    posterior), ``n_grad``
+    ``diverging`` (draw of the warm-up that was undone), ``n_grad``
     (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
     ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
     ``noise_ratio`` (variance of the gradient with control variates over that without). SGLD has no

@@ -277,16 +277,11 @@ def test_divergence_while_tuning_halves_the_step_size(cliff, step_class):
 
 @uncorrected_steps
 def test_divergence_after_tuning_raises(cliff, step_class):
-    """In whitened coordinates, after ten draws in succession that are undone."""
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
     points, _ = run_steps(step, start(cliff, step, tune=5, draws=5), 5)
     step.stop_tuning()
     move_cliff(cliff, step, -100.0)
-    if step.adaptation.whitens:
-        undone, stats = run_steps(step, points[-1], 10)
-        assert all(stat["diverging"] for stat in stats)
-        assert all((point["a"] == points[-1]["a"]).all() for point in undone)
     with pytest.raises(SamplingError) as caught:
         step.step(points[-1])
     message = str(caught.value)
