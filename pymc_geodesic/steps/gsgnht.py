@@ -204,11 +204,11 @@ class gSGNHT(GeodesicStep):
     ``temperature`` (kinetic temperature, corrected for the step size as in `SGGMC`: (v·v + (ε/2)
     v·∇log π) / m before a kick, averaged over inner steps and variables), ``thermostat`` and
     ``friction`` (means of ξ and C), ``noise_clips`` (coordinates whose known noise exceeds the
-    noise of the dynamics), ``diverging`` (draw that was undone, because it left the posterior
-    or, in the warm-up, is not finite), ``n_grad`` (gradient evaluations), ``phase``
-    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
-    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
-    with ``local`` also ``acceptance_rate`` (of the local variables).
+    noise of the dynamics), ``diverging`` (draw that was undone, because it left the posterior or,
+    in the warm-up, is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``,
+    ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the
+    stationarity monitor), ``noise_ratio`` (variance of the gradient with control variates over that
+    without); with ``local`` also ``acceptance_rate`` (of the local variables).
 
     References
     ----------

@@ -210,11 +210,11 @@ class SGGMC(GeodesicStep):
     ``temperature`` (kinetic temperature, corrected for the step size so that it estimates that of
     the positions: (v·v + (ε/2) v·∇log π) / m before a kick, averaged over inner steps and variables
     of dimension m), ``friction`` (mean), ``noise_clips`` (coordinates whose known noise exceeds the
-    noise of the dynamics), ``diverging`` (draw that was undone, because it left the posterior
-    or, in the warm-up, is not finite), ``n_grad`` (gradient evaluations), ``phase``
-    (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
-    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without);
-    with ``local`` also ``acceptance_rate`` (of the local variables).
+    noise of the dynamics), ``diverging`` (draw that was undone, because it left the posterior or,
+    in the warm-up, is not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``,
+    ``"tune"`` or ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the
+    stationarity monitor), ``noise_ratio`` (variance of the gradient with control variates over that
+    without); with ``local`` also ``acceptance_rate`` (of the local variables).
 
     A step that was tuned with ``cores=1`` keeps its parameters: sampling again with ``tune=0`` in
     the same process uses them, and starts at the last draws if they are passed as ``initvals=``.

@@ -186,9 +186,9 @@ class SSGNHT(GeodesicStep):
     ``temperature`` (kinetic temperature; with Euler's method v·v/m, averaged over inner steps and
     variables), ``thermostat`` and ``diffusion`` (means of ξ and A), ``diverging`` (draw that was
     undone, because it left the posterior or, in the warm-up, is not finite), ``n_grad`` (gradient
-    evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``), ``configurational_temperature`` and
-    ``whitened_gradient`` (of the stationarity monitor), ``noise_ratio`` (variance of the gradient
-    with control variates over that without).
+    evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
+    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
+    ``noise_ratio`` (variance of the gradient with control variates over that without).
 
     References
     ----------
