@@ -351,8 +351,10 @@ class WhitenedAdaptation:
             self.gradient.center_at(center, total)
             # the origin is the mean of a normal posterior, one Newton step from the centering point
             metric, d = self.gradient.metric, self.gradient.n_euclidean
-            step = metric.to_direction(metric.to_gradient(total[:d]))
-            self._trajectories.set_metric(metric.recentered(center[:d] + step))
+            step = metric.to_gradient(total[:d])
+            if np.abs(step).max(initial=0.0) > SETTINGS.max_mean:  # the metric is poor
+                step = np.zeros(d)
+            self._trajectories.set_metric(metric.recentered(center[:d] + metric.to_direction(step)))
             chain.z = self.gradient.whiten(center)
         return n_passes
 
