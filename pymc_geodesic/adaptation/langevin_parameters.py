@@ -156,10 +156,7 @@ class LangevinParameters:
     @property
     def decorrelation_steps(self) -> float:
         """Number of inner steps between independent draws, not bounded as `n_steps` is."""
-        h = self.step_size
-        if not self.friction.any():
-            return 4.0 / h**2
-        return float(2.0 * self.friction.mean() + h * self.noise.mean()) / h
+        return decorrelation_steps(self.step_size, self.friction, self.noise)
 
     def temperature_error(self, noise_error: np.ndarray) -> np.ndarray:
         """Compute the error of the temperature along each coordinate due to that of the noise.
@@ -189,11 +186,7 @@ class ParameterRule(Protocol):
     """Parameters, and bounds on the step size, for gradient noise of known variance."""
 
     def parameters(
-        self,
-        noise: np.ndarray,
-        *,
-        step_size: float | None = None,
-        n_steps: int | None = None,
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinParameters:
         """Compute the parameters that are not specified.
 
@@ -206,14 +199,15 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Upper bound on h due to the shape of the posterior.
 
         Parameters
         ----------
-        exploration_step_size : float
-            Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8.
+        exploration_step_size : float or None
+            Leapfrog step size of Metropolis-corrected trajectories with an acceptance probability
+            of 0.8, if it is known.
         dim : int
             Dimension of the posterior.
         has_shared_scales : bool
@@ -249,6 +243,8 @@ class UnderdampedRule:
     0.25
     >>> round(rule.max_step_size_for_shape(0.2, 1000, has_shared_scales=True), 2)
     0.1
+    >>> rule.max_step_size_for_shape(None, 10, has_shared_scales=False)
+    0.1
     >>> rule.max_step_size_for_heterogeneity(np.array([5.0]), np.array([0.5]))
     inf
     >>> round(rule.max_step_size_for_heterogeneity(np.array([5.0, 4.0]), np.array([0.5, 4.4])), 3)
@@ -259,11 +255,7 @@ class UnderdampedRule:
         self._max_noise = max_noise
 
     def parameters(
-        self,
-        noise: np.ndarray,
-        *,
-        step_size: float | None = None,
-        n_steps: int | None = None,
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinParameters:
         """Compute the parameters; see `underdamped_parameters`."""
         chosen = underdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
@@ -273,7 +265,7 @@ class UnderdampedRule:
         return underdamped_parameters(noise, step_size=longest, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Bound h by the step size of trajectories; see `ParameterRule`.
 
@@ -282,6 +274,8 @@ class UnderdampedRule:
         varies, as in a funnel or near a steep edge, and steps without a Metropolis correction have
         to be even shorter.
         """
+        if exploration_step_size is None:
+            return SETTINGS.min_step_size_for_shape
         ratio = exploration_step_size / (SETTINGS.reference_step_size / dim) ** 0.25
         relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
         longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
@@ -313,17 +307,13 @@ class OverdampedRule:
     """
 
     def parameters(
-        self,
-        noise: np.ndarray,
-        *,
-        step_size: float | None = None,
-        n_steps: int | None = None,
+        self, noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
     ) -> LangevinParameters:
         """Compute the parameters; see `overdamped_parameters`."""
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Return infinity: only the noise bounds h."""
         return math.inf
@@ -338,11 +328,26 @@ class OverdampedRule:
         return 2.0 * math.sqrt(SETTINGS.max_temperature_sd / largest) if largest > 0.0 else math.inf
 
 
+def decorrelation_steps(step_size: float, friction: np.ndarray, noise: np.ndarray) -> float:
+    """Compute the number of inner steps between independent draws.
+
+    Without a momentum, each inner step multiplies the autocorrelation along a normal coordinate by
+    1 − h²/2, and all of these steps together by about e⁻².
+
+    Parameters
+    ----------
+    step_size : float
+        h.
+    friction, noise : ndarray, shape (size,)
+        C_j, zero without a momentum, and b_j.
+    """
+    if not friction.any():
+        return 4.0 / step_size**2
+    return float(2.0 * friction.mean() + step_size * noise.mean()) / step_size
+
+
 def underdamped_parameters(
-    noise: np.ndarray,
-    *,
-    step_size: float | None = None,
-    n_steps: int | None = None,
+    noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
 ) -> LangevinParameters:
     """Compute step size, friction and number of steps with a momentum; see `ParameterRule`.
 
@@ -364,8 +369,7 @@ def underdamped_parameters(
         step_size = min(longest, math.sqrt(SETTINGS.max_noise / _largest(noise)))
     friction = SETTINGS.friction + 0.5 * step_size * noise
     if n_steps is None:
-        decorrelation = (2.0 * friction.mean() + step_size * noise.mean()) / step_size
-        n_steps = _clip_steps(math.ceil(decorrelation - SETTINGS.step_tolerance))
+        n_steps = _n_steps(step_size, friction, noise)
     return LangevinParameters(step_size, friction, noise, n_steps)
 
 
@@ -373,9 +377,6 @@ def overdamped_parameters(
     noise: np.ndarray, *, step_size: float | None = None, n_steps: int | None = None
 ) -> LangevinParameters:
     """Compute step size and number of steps without a momentum; see `ParameterRule`.
-
-    Along a normal coordinate each inner step multiplies the autocorrelation by 1 − h²/2, and all
-    steps of a draw together by about e⁻².
 
     Examples
     --------
@@ -393,9 +394,10 @@ def overdamped_parameters(
             SETTINGS.max_overdamped_step_size,
             math.sqrt(SETTINGS.max_overdamped_noise / _largest(noise)),
         )
+    friction = np.zeros_like(noise)
     if n_steps is None:
-        n_steps = _clip_steps(math.ceil(4.0 / step_size**2))
-    return LangevinParameters(step_size, np.zeros_like(noise), noise, n_steps)
+        n_steps = _n_steps(step_size, friction, noise)
+    return LangevinParameters(step_size, friction, noise, n_steps)
 
 
 def _largest(noise: np.ndarray) -> float:
@@ -403,5 +405,7 @@ def _largest(noise: np.ndarray) -> float:
     return max(float(noise.max(initial=0.0)), 1e-12)
 
 
-def _clip_steps(n_steps: int) -> int:
-    return min(n_steps, SETTINGS.max_steps)
+def _n_steps(step_size: float, friction: np.ndarray, noise: np.ndarray) -> int:
+    """Return the number of inner steps of a draw."""
+    between = decorrelation_steps(step_size, friction, noise)
+    return min(math.ceil(between - SETTINGS.step_tolerance), SETTINGS.max_steps)

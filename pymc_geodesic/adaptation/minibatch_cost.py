@@ -8,10 +8,10 @@ rows, and a prior as informative as m₀ rows, its variance is
 .. math:: b = \frac{N}{n} \frac{m}{(m + m_0)^2} \approx \frac{N}{n m} ,
 
 which is summed over the grouping factors. A coefficient of all rows adds 1/n. With second-order
-control variates, the variance for a group effect is about 0.25/(m + m₀) times as large, as
-measured with 20 to 200 rows per group, since the remainder has the square of the effect instead of
-the effect, and other coefficients add little. The noise bounds the step size, and its friction adds
-steps: smaller groups require larger minibatches.
+control variates, the variance for a group effect is smaller by a factor in proportion to m + m₀,
+since the remainder has the square of the effect instead of the effect, and other coefficients add
+little. The noise bounds the step size, and its friction adds steps: smaller groups require larger
+minibatches.
 """
 
 from __future__ import annotations
@@ -58,6 +58,9 @@ class MinibatchCostSettings:
         dense metric.
     step, draw : float
         Fixed cost of a step, and of a draw.
+    second_order_noise : float
+        Ratio of the noise variance along a group effect with second-order control variates to that
+        with first-order ones, times m + m₀; measured with 20 to 200 rows per group.
     worst_noise : float
         Ratio of the noise variance along the worst coordinate to that along a typical one, measured
         as 1.9 to 3.9. It bounds the step size.
@@ -86,6 +89,7 @@ class MinibatchCostSettings:
     pair: float = 0.04
     step: float = 330.0
     draw: float = 2500.0
+    second_order_noise: float = 0.25
     worst_noise: float = 2.0
     step_size_ratio: float = 0.8
     exponent_all: float = 1.0 / 12.0
@@ -178,7 +182,9 @@ def gradient_noise_of_groups(
     noise, n_effects = 0.0, 0.0
     for sizes in sizes_by_row:
         informed = sizes + SETTINGS.prior_rows
-        variance = sizes / informed**2 * (0.25 / informed if order == 2 else 1.0)
+        variance = sizes / informed**2
+        if order == 2:
+            variance *= SETTINGS.second_order_noise / informed
         noise += n_rows / batch_size * float(np.mean(variance))
         n_effects += float(np.sum(1.0 / sizes))
     if order == 2:

@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows
 from pymc_geodesic.adaptation.sparse_factorization import SETTINGS as FACTORIZATION
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.densities.group_effects import GroupEffects
-from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
-from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.gradients.partial_centering import PartialCentering, TriangularFactor
 from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
@@ -242,12 +239,13 @@ class SparseTrajectories:
     Attributes
     ----------
     metric : SparseMetric
+    inner : WhitenedTrajectories
     """
 
     whitens = needs_warm_up = True
 
     def __init__(self, metric: SparseMetric, inner: WhitenedTrajectories) -> None:
-        self.metric, self._inner = metric, inner
+        self.metric, self.inner = metric, inner
         self.product: Product = inner.product
         self._n_tune = self._n_draws = self._end = 0
         self._sum = np.zeros(self.product.size)
@@ -255,17 +253,17 @@ class SparseTrajectories:
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        return self._inner.describe(*self.describe_metric())
+        return self.inner.describe(*self.describe_metric())
 
     @property
     def can_reuse_gradient(self) -> bool:
         """See `TrajectoryAdaptation`."""
-        return self._inner.can_reuse_gradient
+        return self.inner.can_reuse_gradient
 
     @property
     def is_tuned(self) -> bool:
         """Whether a warm-up has chosen the parameters."""
-        return self._inner.is_tuned
+        return self.inner.is_tuned
 
     @property
     def is_settled(self) -> bool:
@@ -275,75 +273,34 @@ class SparseTrajectories:
     @property
     def logp_grad(self) -> GradientFunctionLike:
         """Gradient in whitened coordinates, followed by the log-density."""
-        return self._inner.logp_grad
-
-    # --- for `pymc_geodesic.adaptation.whitened.WhitenedAdaptation` -------------------------------
-
-    @property
-    def gradient(self) -> AdaptedGradient:
-        """Gradient in the coordinates of the metric, which are adapted further."""
-        return self._inner.gradient
-
-    @property
-    def windows(self) -> MassMatrixWindows:
-        """Draws and gradients of the current window, in the coordinates of the metric."""
-        return self._inner.windows
-
-    @property
-    def fits_new_draws(self) -> bool:
-        """Whether an exploration may end."""
-        return self._inner.fits_new_draws or self.is_settled
-
-    @property
-    def is_dense(self) -> bool:
-        """See `WhitenedTrajectories`."""
-        return self._inner.is_dense
-
-    @property
-    def recent_step_size(self) -> float:
-        """See `WhitenedTrajectories`."""
-        return self._inner.recent_step_size
-
-    @property
-    def is_split(self) -> bool:
-        """See `WhitenedTrajectories`."""
-        return self._inner.is_split
-
-    def set_metric(self, metric: Metric) -> None:
-        """Change the coordinates within those of the sparse metric."""
-        self._inner.set_metric(metric)
-
-    def use_covariance(self, covariance: np.ndarray) -> None:
-        """Do nothing: the curvature at the mode determines the metric."""
+        return self.inner.logp_grad
 
     def describe_metric(self) -> tuple[list[str], list[str]]:
         """Describe what is adapted of the coordinates, and what is user-specified."""
         return ["metric='sparse' with partial centering"], []
-
-    # --- a chain ---------------------------------------------------------------------------------
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`."""
         self._n_tune, self._n_draws, self._n_sum = n_tune, 0, 0
         self._end = min(n_tune, max(SETTINGS.shortest, int(SETTINGS.share * n_tune)))
         self._updates = {int(fraction * self._end) for fraction in SETTINGS.updates}
-        self._inner.initialize(self._end)
+        self.inner.initialize(self._end)
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         n_grad = 0
         if (first and self._n_tune) or self.metric.center is None:
             x, n_grad = self.metric.find_center(x)
-        z, gradient, more = self._inner.start(self.metric.centering.whiten(x), first=first)
+        z, gradient, more = self.inner.start(self.metric.centering.whiten(x), first=first)
         return z, gradient, n_grad + more
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
-        return self.metric.centering.to_position(self._inner.to_position(z))
+        return self.metric.centering.to_position(self.inner.to_position(z))
 
     def whiten(self, x: np.ndarray) -> np.ndarray:
         """Whitened coordinates of a position of the model."""
-        return self._inner.whiten(self.metric.centering.whiten(x))
+        return self.inner.whiten(self.metric.centering.whiten(x))
 
     def evaluated_position(self) -> np.ndarray:
         """See `TrajectoryAdaptation`."""
@@ -353,20 +310,20 @@ class SparseTrajectories:
         self, z: np.ndarray, stream: np.ndarray, *, tune: bool
     ) -> tuple[int, Leapfrog, int]:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
-        return self._inner.propose(z, stream, tune=tune)
+        return self.inner.propose(z, stream, tune=tune)
 
     def update(
         self, z: np.ndarray, gradient: np.ndarray, acceptance: float
     ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
-        changed, n_grad = self._inner.update(z, gradient, acceptance)
+        changed, n_grad = self.inner.update(z, gradient, acceptance)
         self._n_draws += 1
         present = z if changed is None else changed
-        here = self._inner.to_position(present)
+        here = self.inner.to_position(present)
         self._sum = here.copy() if self._n_sum == 0 else self._sum + here
         self._n_sum += 1
         continues = (
-            self._n_draws == self._end <= self._n_tune - SETTINGS.rest and not self._inner.is_split
+            self._n_draws == self._end <= self._n_tune - SETTINGS.rest and not self.inner.is_split
         )
         if continues:
             self._end = self._n_tune
@@ -379,13 +336,13 @@ class SparseTrajectories:
         x = self.metric.centering.to_position(here)
         self.metric.set_center(self.metric.centering.to_position(mean))
         self._n_sum = 0
-        self._inner.initialize(self._end - self._n_draws)
-        present, _, more = self._inner.start(self.metric.centering.whiten(x), first=True)
+        self.inner.initialize(self._end - self._n_draws)
+        present, _, more = self.inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more + 2
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
-        return self._inner.funnel()
+        return self.inner.funnel()
 
     @property
     def state(self) -> dict[str, Any]:
@@ -397,7 +354,7 @@ class SparseTrajectories:
             "end": self._end,
             "sum": self._sum.copy(),
             "n_sum": self._n_sum,
-            "inner": self._inner.state,
+            "inner": self.inner.state,
         }
 
     @state.setter
@@ -407,4 +364,4 @@ class SparseTrajectories:
         self._sum = state["sum"].copy()
         if state["center"] is not None:
             self.metric.set_center(state["center"])
-        self._inner.state = state["inner"]
+        self.inner.state = state["inner"]

@@ -120,8 +120,9 @@ def split_hamiltonian(
     ----------
     metric : Metric
     x, gradients : ndarray, shape (n, d)
-        Positions and gradients of the log-density there. A constant residual is subtracted: draws
-        of a sample of the rows have another mean, and it shifts the mean by only about h²/24 of it.
+        Positions and gradients of the log-density there. The mean of the residual is subtracted: it
+        differs from zero for draws given a sample of the rows, and shifts the mean of the sampler
+        by only h²/24 of itself.
     may_have_exceptions : bool
         Whether a few coordinates may not be harmonic.
 

@@ -238,7 +238,6 @@ class BoundedParameters:
         return {
             "parameters": {} if self.parameters is None else asdict(self.parameters),
             "bounds": asdict(self.bounds),
-            "is_harmonic": self.is_harmonic.copy(),
             "noise_fraction": self._noise_fraction,
             "temperature_sums": self._check.sums.copy(),
         }
@@ -248,7 +247,8 @@ class BoundedParameters:
         parameters = copy.deepcopy(state["parameters"])
         self.parameters = LangevinParameters(**parameters) if parameters else None
         self.bounds = StepSizeBounds(**state["bounds"])
-        self.is_harmonic = state["is_harmonic"].copy()
+        chosen = self.parameters
+        self.is_harmonic = NOT_HARMONIC if chosen is None else chosen.is_harmonic
         self._noise_fraction = state["noise_fraction"]
         self._check.sums = state["temperature_sums"].copy()
 

@@ -67,6 +67,7 @@ class Explorer(Protocol):
     See `pymc_geodesic.samplers.hmc.HMCSampler`.
     """
 
+    adaptation: Any
     stream: np.ndarray
     z: np.ndarray
     state: dict[str, Any]
@@ -92,10 +93,10 @@ class WhitenedAdaptation:
     estimator : GradientEstimator
         Of the gradient in the coordinates of the model.
     explorer : Explorer
-        Sampler of the exploration phase, of the same gradient.
-    trajectories : WhitenedTrajectories or SparseTrajectories
-        Adaptation of the explorer, and the mass matrix. The gradient is in its coordinates before
-        whitening: those of the model, or of a sparse metric, which is for gradients over all rows.
+        Sampler of the exploration phase, of the same gradient. Its adaptation is ``trajectories``,
+        or a `SparseTrajectories` that contains them, for gradients over all rows.
+    trajectories : WhitenedTrajectories
+        Adaptation of the explorer, and the mass matrix.
     rule : ParameterRule
         Parameters for known gradient noise.
     order : {"auto", 1, 2, 0}
@@ -122,7 +123,7 @@ class WhitenedAdaptation:
         product: Product,
         estimator: GradientEstimator,
         explorer: Explorer,
-        trajectories: WhitenedTrajectories | SparseTrajectories,
+        trajectories: WhitenedTrajectories,
         rule: ParameterRule,
         *,
         order: str | int = "auto",
@@ -135,6 +136,7 @@ class WhitenedAdaptation:
         prepare(all_finite)
         self._model_product, self.product = product, trajectories.product
         self._explorer, self._trajectories = explorer, trajectories
+        self._coordinates: WhitenedTrajectories | SparseTrajectories = explorer.adaptation
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
@@ -147,7 +149,7 @@ class WhitenedAdaptation:
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
-        adapted, specified = self._trajectories.describe_metric()
+        adapted, specified = self._coordinates.describe_metric()
         if self.gradient.control_variates is not None:
             names = adapted if self._order == "auto" else specified
             names.append(f"control_variates={self._order!r}")
@@ -164,7 +166,7 @@ class WhitenedAdaptation:
     @property
     def has_sparse_metric(self) -> bool:
         """Whether group effects are partially centered."""
-        return isinstance(self._trajectories, SparseTrajectories)
+        return isinstance(self._coordinates, SparseTrajectories)
 
     @property
     def parameters(self) -> LangevinParameters | None:
@@ -201,18 +203,21 @@ class WhitenedAdaptation:
         )
 
     def use_covariance(self, covariance: np.ndarray) -> None:
-        """Whiten by a covariance, from the next chain on, unless the user specified the metric.
+        """Whiten by a covariance, from the next chain on.
+
+        A metric that the user specified, or a sparse one, is kept.
 
         Parameters
         ----------
         covariance : ndarray, shape (d, d)
             Of the Euclidean coordinates.
         """
-        self._trajectories.use_covariance(covariance)
+        if not self.has_sparse_metric:
+            self._trajectories.use_covariance(covariance)
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
-        return self._trajectories.to_position(z)
+        return self._coordinates.to_position(z)
 
     def start(self, x: np.ndarray) -> np.ndarray:
         """Coordinates of a position; see `LangevinAdaptation`."""
@@ -288,7 +293,7 @@ class WhitenedAdaptation:
         self._explorer.stream = own_stream  # so that the state has one stream, that of the chain
         chain.z = self._explorer.z.copy()
         trajectories, warm_up = self._trajectories, self._warm_up
-        if trajectories.fits_new_draws:
+        if trajectories.fits_new_draws or self._coordinates.is_settled:
             warm_up.n_exploration = chain.n + 1
         if chain.n == warm_up.n_exploration - 1:
             chain.refresh(self.product)
@@ -360,14 +365,10 @@ class WhitenedAdaptation:
 
     def _bound_step_size(self) -> None:
         """Split the Hamiltonian, and bound the step size by the shape of the posterior."""
-        bounded, trajectories, windows = (
-            self._bounded,
-            self._trajectories,
-            self._trajectories.windows,
-        )
-        bounds = bounded.bounds
+        bounded, bounds, trajectories = self._bounded, self._bounded.bounds, self._trajectories
+        windows = trajectories.windows
         if self._may_split:
-            # exceptions follow leapfrog steps, whose errors only an exploration shows that has them
+            # with exceptions, the step size of a split exploration shows their leapfrog errors
             bounded.is_harmonic, by_residual = split_hamiltonian(
                 self.gradient.metric,
                 windows.positions,
@@ -375,16 +376,14 @@ class WhitenedAdaptation:
                 may_have_exceptions=trajectories.is_split,
             )
             bounds.by_posterior = min(bounds.by_posterior, by_residual)
-        if bounded.is_harmonic.all() and bounded.is_harmonic.size:
+        if bounded.is_harmonic.size and bounded.is_harmonic.all():
             return
-        if trajectories.is_split:
-            by_shape = LANGEVIN.min_step_size_for_shape
-            if bounded.is_harmonic.size:
-                by_shape = LANGEVIN.shared_scale_fraction * trajectories.recent_step_size
+        if bounded.is_harmonic.size:
+            by_shape = LANGEVIN.shared_scale_fraction * trajectories.recent_step_size
         else:
             sizes = [part.stop - part.start for part in self._model_product.slices.values()]
             by_shape = bounded.rule.max_step_size_for_shape(
-                trajectories.recent_step_size,
+                None if trajectories.is_split else trajectories.recent_step_size,
                 self._model_product.dim,
                 has_shared_scales=has_shared_scales(sizes),
             )
@@ -529,7 +528,7 @@ class WhitenedAdaptation:
         # the draws before a runaway temperature already led away from the posterior; and several
         # divergences in succession are due to the position, not to the step size
         returns_to_start = runs_away or warm_up.n_divergences % SETTINGS.max_divergences == 0
-        start = self._trajectories.whiten(warm_up.tuning_start) if returns_to_start else before
+        start = self._coordinates.whiten(warm_up.tuning_start) if returns_to_start else before
         chain.restart_at(start, self.product)
         warm_up.forget_draws()
         self._noise.discard_draws()

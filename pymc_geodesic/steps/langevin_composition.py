@@ -216,9 +216,9 @@ def whitened_adaptation(
                 else "without minibatches. Omit it, or set batch_size="
             )
         )
-    trajectories: WhitenedTrajectories | SparseTrajectories
+    explored: WhitenedTrajectories | SparseTrajectories
     if effects is None:
-        trajectories = WhitenedTrajectories(
+        explored = trajectories = WhitenedTrajectories(
             gradient,
             product,
             target_accept=EXPLORATION_ACCEPTANCE,
@@ -228,19 +228,20 @@ def whitened_adaptation(
             only_explores=True,
         )
     else:
-        trajectories = sparse_trajectories(
+        explored = sparse_trajectories(
             estimator,
             product,
             effects,
             target_accept=EXPLORATION_ACCEPTANCE,
             only_explores=True,
         )
+        trajectories = explored.inner
         gradient = trajectories.gradient
     return WhitenedAdaptation(
         gradient,
         product,
         estimator,
-        HMCSampler(trajectories),
+        HMCSampler(explored),
         trajectories,
         rule,
         order=control_variates,

@@ -104,7 +104,7 @@ def test_coupled_groups_have_no_second_order(kind):
 @pytest.mark.parametrize("pair", [(0, 1), (3, 7), (17, 39)])
 @pytest.mark.parametrize("unit", [1.0, 1e-9])
 def test_every_pair_of_coupled_groups_is_found(pair, unit):
-    """Also beside another variable whose gradients are larger by many orders of magnitude."""
+    """Also next to another variable whose gradients are 10¹⁸ times as large."""
     structure = HessianStructure.by_group([1, G, G])
 
     def gradient(x):
