@@ -40,6 +40,7 @@ from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
+from pymc_geodesic.adaptation.split_hamiltonian import SETTINGS as SPLIT
 from pymc_geodesic.adaptation.split_hamiltonian import split_hamiltonian
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
@@ -52,9 +53,11 @@ from pymc_geodesic.adaptation.warm_up import SETTINGS, WarmUp
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.integrators import NOT_HARMONIC
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
@@ -107,6 +110,8 @@ class WhitenedAdaptation:
         Expected cost of minibatches.
     may_split : bool
         Whether the dynamics may split the Hamiltonian; only with Euclidean variables.
+    effect_scales : EffectScaleMonitor, optional
+        Of group effects without partial centering, for the draws of the tuning phase.
 
     Attributes
     ----------
@@ -130,6 +135,7 @@ class WhitenedAdaptation:
         n_steps: int | None,
         cost: MinibatchCost | None = None,
         may_split: bool = False,
+        effect_scales: EffectScaleMonitor | None = None,
     ) -> None:
         self.gradient, self._estimator, self.cost = gradient, estimator, cost
         self._next_minibatches = estimator.next_minibatches
@@ -140,7 +146,7 @@ class WhitenedAdaptation:
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
-        self._may_split = may_split
+        self._may_split, self._effect_scales = may_split, effect_scales
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
         self._is_rare: np.ndarray | None = None
         # with a momentum, in proportion to the noise of minibatches
@@ -236,6 +242,8 @@ class WhitenedAdaptation:
             self.gradient.recompute_center()
             return
         self._bounded.reset()
+        if self._effect_scales is not None:
+            self._effect_scales.initialize(SETTINGS.max_tuning)
         self.gradient.remove_control_variates()
         self._explorer.initialize(np.zeros(2, dtype=np.uint64), n_exploration, 0)
         self._noise.reset()
@@ -376,6 +384,11 @@ class WhitenedAdaptation:
                 may_have_exceptions=trajectories.is_split,
             )
             bounds.by_posterior = min(bounds.by_posterior, by_residual)
+        self._bound_step_size_by_shape()
+
+    def _bound_step_size_by_shape(self) -> None:
+        """Bound the step size of coordinates that are not harmonic."""
+        bounded, bounds, trajectories = self._bounded, self._bounded.bounds, self._trajectories
         if bounded.is_harmonic.size and bounded.is_harmonic.all():
             return
         if bounded.is_harmonic.size:
@@ -388,7 +401,7 @@ class WhitenedAdaptation:
                 has_shared_scales=has_shared_scales(sizes),
             )
         by_curvature = max_step_size_from_exploration_gradients(
-            self._points, windows, self.gradient
+            self._points, trajectories.windows, self.gradient
         )
         bounds.by_posterior = min(bounds.by_posterior, by_shape, by_curvature)
 
@@ -489,6 +502,8 @@ class WhitenedAdaptation:
             self._noise.measure_at(chain.z)
         self._warm_up.z_sum += chain.z
         self._warm_up.z_count += 1
+        if self._effect_scales is not None and self._bounded.is_harmonic.any():
+            self._effect_scales.observe(self.to_position(chain.z), {})
         return self._noise.pop_n_grad()
 
     def _recenter(self, chain: LangevinChain) -> int:
@@ -497,6 +512,7 @@ class WhitenedAdaptation:
         Return the number of gradient evaluations; a pass over all rows counts as one.
         """
         d, warm_up = self.gradient.n_euclidean, self._warm_up
+        self._reconsider_split()
         mean = warm_up.z_sum[:d] / max(warm_up.z_count, 1)
         warm_up.forget_draws()
         away = mean
@@ -518,6 +534,20 @@ class WhitenedAdaptation:
         if self.gradient.has_noise:
             self._choose_parameters()
         return 0
+
+    def _reconsider_split(self) -> None:
+        """Do not split the Hamiltonian if a group is less informative than its prior.
+
+        The exploration cannot tell: given a sample of the rows, effects vary more.
+        """
+        monitor, bounded = self._effect_scales, self._bounded
+        if monitor is None or not bounded.is_harmonic.any():
+            return
+        if monitor.ratios.max() > SPLIT.max_effect_ratio:
+            bounded.is_harmonic = NOT_HARMONIC
+            self._bound_step_size_by_shape()
+            bounded.choose(self._noise.variances)
+            self._warm_up.n_unchanged = 0
 
     def _undo_draw(self, chain: LangevinChain, before: np.ndarray, *, runs_away: bool) -> None:
         """Return to before a draw, or to the start of the tuning phase, and halve the step size."""
@@ -544,6 +574,7 @@ class WhitenedAdaptation:
             "bounded": self._bounded.state,
             "explorer": self._explorer.state,
             "noise": self._noise.state,
+            "effect_scales": None if self._effect_scales is None else self._effect_scales.state,
         }
 
     @state.setter
@@ -557,3 +588,5 @@ class WhitenedAdaptation:
                 self._use_sample()
         self._explorer.state = state["explorer"]
         self._noise.state = state["noise"]
+        if self._effect_scales is not None:
+            self._effect_scales.state = state["effect_scales"]

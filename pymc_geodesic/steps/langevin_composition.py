@@ -38,13 +38,14 @@ from pymc_geodesic.arguments import (
     plain_number,
 )
 from pymc_geodesic.densities.group_effects import GroupEffects
-from pymc_geodesic.densities.variables import angles_of
+from pymc_geodesic.densities.variables import angles_of, hierarchical_pairs
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.monitoring.stationarity_monitors import (
@@ -169,6 +170,7 @@ def whitened_adaptation(
     n_steps: int | None,
     effects: GroupEffects | None = None,
     may_split: bool = False,
+    effect_scales: EffectScaleMonitor | None = None,
 ) -> WhitenedAdaptation | Ineligibility:
     """Create the adaptation in whitened coordinates, or return the reason why there is none.
 
@@ -187,6 +189,8 @@ def whitened_adaptation(
     may_split : bool
         Whether the dynamics can split the Hamiltonian, if all variables are Euclidean and none is
         an angle.
+    effect_scales : EffectScaleMonitor, optional
+        Of group effects without partial centering, for the choice to split the Hamiltonian.
     metric, control_variates, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -254,6 +258,7 @@ def whitened_adaptation(
             is_split=may_split,
         ),
         may_split=may_split,
+        effect_scales=effect_scales,
     )
 
 
@@ -274,6 +279,7 @@ def langevin_adaptation(
     n_steps: int | None,
     effects: GroupEffects | None = None,
     may_split: bool = False,
+    effect_scales: EffectScaleMonitor | None = None,
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
 
@@ -296,7 +302,7 @@ def langevin_adaptation(
         Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
         Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
-    effects, may_split
+    effects, may_split, effect_scales
         See `whitened_adaptation`.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
@@ -317,6 +323,7 @@ def langevin_adaptation(
         n_steps=n_steps,
         effects=effects,
         may_split=may_split,
+        effect_scales=effect_scales,
     )
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
@@ -474,6 +481,11 @@ def compose_geodesic_langevin(
         ),
     )
     repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
+    effects = find_group_effects(step, metric, compile_kwargs) if whitens else None
+    is_hierarchical = bool(hierarchical_pairs(step.model, [each.name for each in step.variables]))
+    effect_scales = None
+    if is_hierarchical and effects is None and whitens:
+        effect_scales = effect_scale_monitor(step)
     step.adaptation = adaptation = langevin_adaptation(
         estimator,
         product,
@@ -487,8 +499,10 @@ def compose_geodesic_langevin(
         gradient_noise=gradient_noise,
         tune_temperature=tune_temperature,
         n_steps=n_steps,
-        effects=find_group_effects(step, metric, compile_kwargs) if whitens else None,
-        may_split=step.samples_all,
+        effects=effects,
+        may_split=step.samples_all
+        and (not is_hierarchical or effects is not None or effect_scales is not None),
+        effect_scales=effect_scales,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
     step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)

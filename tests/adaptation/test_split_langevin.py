@@ -84,3 +84,17 @@ def test_regression_takes_two_steps_per_draw(sampler, batch_size):
     idata = sample(model, sampler(batch_size=batch_size, model=model), tune=1000)
     assert idata.sample_stats["step_size"].max() == 1.0
     assert idata.sample_stats["n_grad"].mean() < 4.0
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.5])
+def test_groups_less_informative_than_their_prior(sd):
+    """Minibatches: split only where the scale of group effects is far from zero."""
+    rng = np.random.default_rng(0)
+    group, effects = rng.integers(200, size=20_000), sd * rng.normal(size=200)
+    with pm.Model() as model:
+        u = pm.Normal("u", 0.0, pm.HalfNormal("tau"), shape=200)
+        y = rng.poisson(np.exp(0.5 + effects[group]))
+        pm.Poisson("y", pm.math.exp(pm.Normal("a") + u[group]), observed=y)
+    step = pg.SGGMC(batch_size=500, model=model)
+    sample(model, step, tune=600)
+    assert step.adaptation.parameters.is_harmonic.any() == (sd > 0.0)
