@@ -149,10 +149,11 @@ class ControlVariateOrder:
             gradient.order = order
 
     def _use_second_order_of_pairs(self, z: np.ndarray, stream: np.ndarray) -> None:
-        """Use second order without the Hessian over all rows, which cancels in differences."""
+        """Use second order without the sums over all rows, which cancel in differences."""
         gradient = self._noise.gradient
         assert gradient.curvature is not None
-        gradient.use_second_order(StructuredHessian(gradient.curvature.structure))
+        hessian = StructuredHessian(gradient.curvature.structure)
+        gradient.use_second_order(np.zeros(gradient.size), hessian)
         self._noise.choose_clipping(z, stream)
 
     def _is_promising(

@@ -6,7 +6,6 @@ Also the subsample of the rows for the exploration phase.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -287,31 +286,30 @@ def check_eligibility(
 
 
 def hessian_structures(
-    estimator: GradientEstimator,
-    sizes: Sequence[int],
-    control_variates: str | int,
-    *,
-    n_euclidean: int | None = None,
+    estimator: GradientEstimator, product: Product, control_variates: str | int
 ) -> list[HessianStructure]:
     """List possible structures of the Hessian of second-order control variates, best first.
 
     Parameters
     ----------
     estimator : GradientEstimator
-    sizes : sequence of int
-        Number of coordinates of each variable.
+    product : Product
+        Variables that are not Euclidean have no groups.
     control_variates : {"auto", 1, 2, 0}
         With ``"auto"`` second order is possible if few Hessian-vector products determine the
         Hessian, and the gradient has no kinks.
-    n_euclidean : int, optional
-        Number of Euclidean coordinates, which come first; all by default. Others have no groups.
     """
     if control_variates not in ("auto", 2):
         return []
-    structures = [HessianStructure.dense(sum(sizes))]
-    if sum(sizes) > SETTINGS.max_second_order:
-        by_group = HessianStructure.by_group(sizes)
-        if by_group.starts[-1] + by_group.n_groups <= (n_euclidean or by_group.size):
+    structures = [HessianStructure.dense(product.size)]
+    if product.size > SETTINGS.max_second_order:
+        n_euclidean, shapes, value_shapes = 0, [], estimator.value_shapes
+        for name, manifold, rows in product.components:
+            size = rows * manifold.size
+            shapes.append(value_shapes.get(name, (size,)) if manifold.is_flat else (size,))
+            n_euclidean += size if manifold.is_flat else 0
+        by_group = HessianStructure.by_group(shapes)
+        if all(vector.stop <= n_euclidean for vector in by_group.vectors):
             structures.insert(0, by_group)
     if control_variates == 2:
         return structures
@@ -348,10 +346,7 @@ def adapted_gradient(
         return AdaptedGradient(product.size, widths, estimator.logp_grad)
     total = estimator.total_gradient()
     assert total is not None  # several tables have no `all_rows`, and are not eligible
-    sizes = [part.stop - part.start for part in product.slices.values()]
-    structures = hessian_structures(
-        estimator, sizes, control_variates, n_euclidean=product.size - sum(widths)
-    )
+    structures = hessian_structures(estimator, product, control_variates)
     gradient = AdaptedGradient(
         product.size,
         widths,

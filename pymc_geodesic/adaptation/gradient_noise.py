@@ -388,7 +388,7 @@ class NoiseMeasurement:
             self._evaluate_pairs(minibatches, points, differences)
             squares = 0.5 * self._to_clipped_gradient(differences) ** 2
             squares = squares.reshape(own.size, 2, -1, d).mean(axis=2)
-            of_groups = [squares[..., each].mean(axis=-1) for each in structure.variables]
+            of_groups = [squares[..., each].mean(axis=-1) for each in structure.vectors]
             largest = np.max([*np.moveaxis(squares[..., own], -1, 0), *of_groups], axis=0)
             slopes.append(np.max(largest / distances, axis=1))
         unbounded, bounded = np.nan_to_num(slopes, nan=math.inf, posinf=math.inf)

@@ -30,6 +30,7 @@ from pymc_geodesic.adaptation.mass_matrix import SETTINGS as MASS_MATRIX
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as BOUNDS
 from pymc_geodesic.adaptation.step_size_bounds import has_shared_scales
 from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.manifolds import Product
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ def _decorrelation_steps(
 
 def minibatch_cost(
     estimator: GradientEstimator,
-    sizes: Sequence[int],
+    product: Product,
     *,
     rule: ParameterRule,
     control_variates: str | int,
@@ -223,8 +224,7 @@ def minibatch_cost(
     Parameters
     ----------
     estimator : GradientEstimator
-    sizes : sequence of int
-        Number of coordinates of each variable.
+    product : Product
     rule : ParameterRule
         Step size for gradient noise of known variance.
     control_variates : {"auto", 1, 2, 0}
@@ -244,8 +244,9 @@ def minibatch_cost(
         return None
     shares: Mapping[str, np.ndarray] = estimator.row_shares(arrays)
     groups = [1.0 / each[each > 0.0] for each in shares.values() if (each > 0.0).any()]
-    d, n_rows, batch_size = sum(sizes), source.n_rows, source.batch_size
-    structures = hessian_structures(estimator, sizes, control_variates)
+    d, n_rows, batch_size = product.size, source.n_rows, source.batch_size
+    sizes = [part.stop - part.start for part in product.slices.values()]
+    structures = hessian_structures(estimator, product, control_variates)
     if not control_variates:
         noises = [n_rows / batch_size]
     elif structures and not structures[0].n_groups:

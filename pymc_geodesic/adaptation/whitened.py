@@ -51,6 +51,7 @@ from pymc_geodesic.adaptation.step_size_bounds import (
 )
 from pymc_geodesic.adaptation.warm_up import SETTINGS, WarmUp
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
+from pymc_geodesic.arguments import listed
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import NOT_HARMONIC
@@ -154,7 +155,7 @@ class WhitenedAdaptation:
         self.initialize(0)
 
     def __repr__(self) -> str:
-        """Describe what is adapted."""
+        """Describe what is adapted, and what the last warm-up in this process chose."""
         adapted, specified = self._coordinates.describe_metric()
         if self.gradient.control_variates is not None:
             names = adapted if self._order == "auto" else specified
@@ -167,7 +168,18 @@ class WhitenedAdaptation:
         else:
             specified.append(f"n_steps={self._n_steps}")
         cost = "" if self.cost is None else f" {self.cost}."
-        return describe_adaptation(adapted, specified) + cost
+        return describe_adaptation(adapted, specified) + cost + self._describe_choices()
+
+    def _describe_choices(self) -> str:
+        chosen = self.parameters
+        if chosen is None:
+            return ""
+        choices = [f"step size {chosen.step_size:.2g}", f"n_steps={chosen.n_steps}"]
+        if self.gradient.control_variates is not None:
+            choices.append(f"control variates of order {self.gradient.order}")
+        if chosen.is_harmonic.any():
+            choices.append("the split Hamiltonian")
+        return f" The last warm-up chose {listed(choices)}."
 
     @property
     def has_sparse_metric(self) -> bool:
@@ -452,18 +464,19 @@ class WhitenedAdaptation:
         noise.refine(chain.z, chain.stream, self._choose_parameters)
 
     def _rescale_groups(self, chain: LangevinChain) -> None:
-        """Rescale the coordinates of groups by the Hessian over all rows.
+        """Rescale the coordinates of groups by second derivatives over all rows.
 
         A sample of the rows contains few rows of a small group, from which the exploration
         estimated its scale.
         """
         gradient, d = self.gradient, self.gradient.n_euclidean
-        assert gradient.second_order is not None
-        hessian = gradient.second_order.hessian
-        if not hessian.structure.n_groups:
+        assert gradient.curvature is not None
+        structure = gradient.curvature.structure
+        if not structure.n_groups:
             return
+        self._noise.n_grad += 2 * len(structure.starts)
         with np.errstate(invalid="ignore"):
-            ratio = np.sqrt(gradient.metric.precision / -hessian.diagonal_of_groups()[:d])
+            ratio = np.sqrt(gradient.metric.precision / gradient.precision_of_groups()[:d])
         ratio = np.clip(np.nan_to_num(ratio, nan=1.0), *SETTINGS.rescaling_range)
         position = self.to_position(chain.z)
         self._noise.rescale_draws(ratio)

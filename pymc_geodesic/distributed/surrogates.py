@@ -228,7 +228,7 @@ class ShardDensity:
 
     def _hessian(self, x: np.ndarray, parts: list, *, rest: float) -> np.ndarray:
         if self._curvature is None:
-            self._curvature = self._estimator.row_curvature()
+            self._curvature = self._estimator.row_curvature(with_other_terms=True)
         if self._curvature is None:
             return np.zeros((self._size, self._size))
         hessian = self._curvature.hessian(x, parts, rest=rest).rows

@@ -22,6 +22,9 @@ from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evalu
 type ReadAllRows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
 """Function that iterates over all rows in parts; None if they cannot be read again."""
 
+DIFFERENCE = 0.1
+"""Step of central differences in standard deviations, whose relative error is of its square."""
+
 
 class AdaptedGradient:
     """Gradient functions whose coordinates and control variates can be changed.
@@ -167,6 +170,12 @@ class AdaptedGradient:
         exact.raise_error()
         return output[:-1]
 
+    def _read_all_rows(self) -> Iterable[tuple[Mapping[str, np.ndarray], int]]:
+        """Return all rows in parts."""
+        parts = None if self._all_rows is None else self._all_rows()
+        assert parts is not None
+        return parts
+
     def gradient_of_all_rows(self, x: np.ndarray) -> np.ndarray:
         """Gradient over all rows, even if `exact` uses a subsample."""
         parts = None if self._all_rows is None else self._all_rows()
@@ -226,13 +235,39 @@ class AdaptedGradient:
         points[:, : self.n_euclidean] += self.metric.to_direction(away)
         return structure.fits(self.gradient_of_all_rows, *points)
 
-    def use_second_order(self, hessian: StructuredHessian | None = None) -> None:
+    def precision_of_groups(self) -> np.ndarray:
+        """Minus the second derivatives over all rows by each coordinate of the groups.
+
+        Central differences around the centering point, since groups are independent.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+            NaN for common coordinates.
+        """
+        assert self.control_variates is not None
+        assert self.curvature is not None
+        center, sd = self.control_variates.center, self.metric.sd
+        precision = np.full(self.size, np.nan)
+        for vector in self.curvature.structure.vectors:
+            step = np.zeros(self.size)
+            step[vector] = DIFFERENCE * sd[vector]
+            change = self.gradient_of_all_rows(center - step)
+            change -= self.gradient_of_all_rows(center + step)
+            precision[vector] = change[vector] / (2.0 * step[vector])
+        return precision
+
+    def use_second_order(
+        self, total: np.ndarray | None = None, hessian: StructuredHessian | None = None
+    ) -> None:
         """Use second-order control variates with the centering point of the first-order ones.
 
         Parameters
         ----------
+        total : ndarray, shape (size,), optional
         hessian : StructuredHessian, optional
-            Hessian over all rows at the centering point; computed by default.
+            Gradient and Hessian of the terms of all rows at the centering point; computed by
+            default.
 
         Raises
         ------
@@ -243,16 +278,16 @@ class AdaptedGradient:
         assert first is not None
         assert second is not None
         assert curvature is not None
-        if hessian is None:
-            parts = None if self._all_rows is None else self._all_rows()
-            assert parts is not None
+        if hessian is None or total is None:
+            assert self._total is not None
             if not self._fits(curvature.structure):
                 raise ValueError(
                     "second-order control variates assume that rows of different groups are "
                     "independent, which the present data are not. Construct the step again"
                 )
-            hessian = curvature.hessian(first.center, parts)
-        second.set_center(first.center, first.total, hessian)
+            total = self._total.sum_over(first.center, self._read_all_rows(), rest=0.0)[:-1]
+            hessian = curvature.hessian(first.center, self._read_all_rows())
+        second.set_center(first.center, total, hessian)
         self.order = 2
 
     @property
@@ -278,9 +313,9 @@ class AdaptedGradient:
             known[first] = self.gradient_of_all_rows(center)
         self.center_at(center, known[first])
         if order > 1:
-            self.use_second_order(known.get(second))
+            self.use_second_order(*known.get(second, ()))
             assert self.second_order is not None
-            known[second] = copy.deepcopy(self.second_order.hessian)
+            known[second] = self.second_order.total.copy(), copy.deepcopy(self.second_order.hessian)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -290,6 +325,7 @@ class AdaptedGradient:
             state["center"] = self.control_variates.center.copy()
             state["total"] = self.control_variates.total.copy()
         if self.second_order is not None and self.order > 1:
+            state["total_of_rows"] = self.second_order.total.copy()
             state["hessian"] = self.second_order.hessian.values.copy()
             state["clipping_distance"] = self.second_order.clipping_distance.copy()
         return state
@@ -302,5 +338,6 @@ class AdaptedGradient:
             self.center_at(state["center"], state["total"])
         if state["order"] > 1 and self.compile_second_order():
             assert self.curvature is not None
-            self.use_second_order(StructuredHessian(self.curvature.structure, state["hessian"]))
+            hessian = StructuredHessian(self.curvature.structure, state["hessian"])
+            self.use_second_order(state["total_of_rows"], hessian)
             self.clipping_distance[:] = state["clipping_distance"]

@@ -214,6 +214,7 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     total = array_at(table[12], (size,), np.float64)
     common = array_at(table[26], (table[27],), np.int64)
     starts = array_at(table[28], (table[29],), np.int64)
+    strides = array_at(table[31], (table[29],), np.int64)
     rows = array_at(table[13], (common.size, size), np.float64)
     group_blocks = array_at(table[25], (starts.size, starts.size, table[30]), np.float64)
     at_center = array_at(table[14], (2 * size,), np.float64)  # gradient and Hessian times x − c
@@ -251,7 +252,7 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     for i in range(size):
         gradient[i] += total[i] - at_center[i] - at_center[size + i]
     product = at_center[:size]
-    structured_product(rows, group_blocks, common, starts, away, product)
+    structured_product(rows, group_blocks, common, starts, strides, away, product)
     for i in range(size):
         gradient[i] += product[i]
     return 0.0
@@ -276,7 +277,7 @@ class SecondOrderControlVariates:
     center : ndarray, shape (size,)
         c.
     total : ndarray, shape (size,)
-        Gradient over all rows at c.
+        Gradient of the terms of all rows at c; the other terms need no control variate.
     hessian : StructuredHessian
         H.
     clipping_distance : ndarray, shape (n_euclidean,)
@@ -333,6 +334,7 @@ class SecondOrderControlVariates:
                 structure.starts.ctypes.data,
                 len(structure.starts),
                 structure.n_groups,
+                structure.strides.ctypes.data,
             ],
             dtype=np.int64,
         )
@@ -342,7 +344,7 @@ class SecondOrderControlVariates:
         self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
     def set_center(self, center: np.ndarray, total: np.ndarray, hessian: StructuredHessian) -> None:
-        """Set the centering point, and gradient and Hessian over all rows there."""
+        """Set the centering point, and gradient and Hessian of the terms of all rows there."""
         self.center[:], self.total[:], self.hessian.values[:] = center, total, hessian.values
         self._others[:], self._hessian_of_others.values[:] = total, hessian.values
         if self._rare is not None and len(self._rare):

@@ -85,6 +85,11 @@ class GradientEstimator(Estimator):
     is_local: bool = False
     """Whether the estimator draws local variables given the position."""
 
+    @property
+    def value_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Shape of PyMC's value of each variable; empty if the curvature of rows is unknown."""
+        return {}
+
     def draw_context(self) -> AbstractContextManager[Any]:
         """Delay interrupts while compiled code calls Python."""
         return defer_interrupts() if self.logp_grad.interpreted else nullcontext()
@@ -160,13 +165,17 @@ class GradientEstimator(Estimator):
         """
         return {}
 
-    def row_curvature(self, structure: HessianStructure | None = None) -> RowCurvature | None:
+    def row_curvature(
+        self, structure: HessianStructure | None = None, *, with_other_terms: bool = False
+    ) -> RowCurvature | None:
         """Compile gradient and Hessian of any number of rows; None if that is not possible.
 
         Parameters
         ----------
         structure : HessianStructure, optional
             Dense by default.
+        with_other_terms : bool
+            Whether the function includes the terms that do not depend on the rows.
         """
         return None
 

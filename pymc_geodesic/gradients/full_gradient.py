@@ -241,7 +241,7 @@ class RowCurvature:
         x : ndarray, shape (size,)
         parts : iterable of (arrays, number of rows)
         rest : float
-            Weight of the terms that do not depend on the rows.
+            Weight of the terms that do not depend on the rows, if ``inner`` has them.
         """
         size, inner, directions = self.size, self.inner, self.structure.directions()
         position, output = np.zeros(2 * size), np.empty(2 * size)

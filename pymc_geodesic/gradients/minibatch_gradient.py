@@ -171,6 +171,11 @@ class MinibatchGradient(GradientEstimator):
         return split.outputs
 
     @property
+    def value_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of PyMC's value of each variable."""
+        return {each.name: each.value_shape for each in self._row_density.variables}
+
+    @property
     def total_size(self) -> int:
         """N, the number of rows that minibatches represent."""
         return self._row_density.total_size
@@ -291,13 +296,17 @@ class MinibatchGradient(GradientEstimator):
         self.refresh_data()
         return TotalGradient(function, self._size, [row.name for row in self._density.rows])
 
-    def row_curvature(self, structure: HessianStructure | None = None) -> RowCurvature | None:
+    def row_curvature(
+        self, structure: HessianStructure | None = None, *, with_other_terms: bool = False
+    ) -> RowCurvature | None:
         """Compile gradient and Hessian-vector product of any number of rows.
 
         Parameters
         ----------
         structure : HessianStructure, optional
             Structure of the Hessian; dense by default.
+        with_other_terms : bool
+            Whether the function includes the terms that do not depend on the rows.
 
         Returns
         -------
@@ -305,7 +314,7 @@ class MinibatchGradient(GradientEstimator):
             None if there are no rows, the rows come from several tables, or PyTensor does not have
             the second derivatives.
         """
-        graph = self._any_rows()
+        graph = self._any_rows(with_other_terms=with_other_terms)
         if graph is None:
             return None
         total, inputs = graph
@@ -336,7 +345,9 @@ class MinibatchGradient(GradientEstimator):
         """Length of a position."""
         return sum(int(np.prod(q.type.shape, dtype=int)) for q in self._density.coordinates)
 
-    def _any_rows(self) -> tuple[TensorVariable, list[ArrayInput]] | None:
+    def _any_rows(
+        self, *, with_other_terms: bool = True
+    ) -> tuple[TensorVariable, list[ArrayInput]] | None:
         """Build the log-density of any number of rows, and its inputs.
 
         The last two inputs are the weights of the rows and of the other terms. Return None if there
@@ -358,7 +369,7 @@ class MinibatchGradient(GradientEstimator):
             for term, is_average in zip(terms, averages, strict=True)
         ]
         total = weights[0] * pt.add(*parts)
-        if density.other_terms:
+        if density.other_terms and with_other_terms:
             total = total + weights[1] * pt.add(*[pt.sum(term) for term in density.other_terms])
         inputs = gradient_inputs(density)[: len(density.others) + len(density.arrays)]
         inputs += [RowBlock(block, block.type.shape) for block in blocks.values()]

@@ -1,13 +1,14 @@
 r"""Hessian of a log-density in which groups are independent given common coordinates.
 
-With p common coordinates and K variables that have one entry for each of G groups, such as
-intercepts and slopes by group, the Hessian has p dense rows, and K × K diagonal blocks for the
-entries of the same group. It follows from p + K Hessian-vector products: those with the unit vector
-of each common coordinate, and with the indicator of all entries of each grouped variable.
+With p common coordinates and K vectors that have one entry for each of G groups, such as intercepts
+and slopes by group or the columns of a matrix of both, the Hessian has p dense rows, and K × K
+diagonal blocks for the entries of the same group. It follows from p + K Hessian-vector products:
+those with the unit vector of each common coordinate, and with the indicator of each grouped vector.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -44,8 +45,8 @@ class HessianStructure:
         Number of coordinates.
     common : ndarray of int64, shape (p,)
         Indices of the common coordinates.
-    starts : ndarray of int64, shape (K,)
-        First index of each grouped variable.
+    starts, strides : ndarray of int64, shape (K,)
+        First index of each grouped vector, and distance of the entries of successive groups.
     n_groups : int
         G.
     """
@@ -53,33 +54,50 @@ class HessianStructure:
     size: int
     common: np.ndarray
     starts: np.ndarray
+    strides: np.ndarray
     n_groups: int
 
     @classmethod
     def dense(cls, size: int) -> Self:
         """Return the structure of a dense Hessian."""
-        return cls(size, np.arange(size), np.empty(0, dtype=np.int64), 0)
+        none = np.empty(0, dtype=np.int64)
+        return cls(size, np.arange(size), none, none, 0)
 
     @classmethod
-    def by_group(cls, sizes: Sequence[int]) -> Self:
-        """Return the structure whose grouped variables are the largest ones.
+    def by_group(cls, shapes: Sequence[tuple[int, ...]]) -> Self:
+        """Return the structure whose groups are along the longest axis of a variable.
+
+        All variables with an axis of this length are grouped.
 
         Parameters
         ----------
-        sizes : sequence of int
-            Number of coordinates of each variable.
+        shapes : sequence of tuple of int
+            Shape of each variable.
 
         Examples
         --------
         >>> from pymc_geodesic.gradients.structured_hessian import HessianStructure
-        >>> structure = HessianStructure.by_group([1, 50, 1, 50])
-        >>> structure.common.tolist(), structure.starts.tolist(), structure.n_groups
-        ([0, 51], [1, 52], 50)
+        >>> structure = HessianStructure.by_group([(), (50,), (3,), (50, 2)])
+        >>> structure.common.tolist(), structure.n_groups
+        ([0, 51, 52, 53], 50)
+        >>> structure.starts.tolist(), structure.strides.tolist()
+        ([1, 54, 55], [1, 2, 2])
         """
-        widths, n_groups = np.array(sizes, dtype=np.int64), max(sizes)
-        common = np.flatnonzero(np.repeat(widths < n_groups, widths))
-        starts = (np.cumsum(widths) - widths)[widths == n_groups]
-        return cls(int(widths.sum()), common, starts, n_groups)
+        n_groups = max(max(shape, default=1) for shape in shapes)
+        size, common, starts, strides = 0, [], [], []
+        for shape in shapes:
+            shape = shape or (1,)
+            coordinates = size + np.arange(math.prod(shape)).reshape(shape)
+            size += coordinates.size
+            if n_groups not in shape:
+                common += coordinates.ravel().tolist()
+                continue
+            axis = shape.index(n_groups)
+            first = coordinates.take(0, axis=axis).ravel().tolist()
+            starts += first
+            strides += len(first) * [math.prod(shape[axis + 1 :])]
+        indices = [np.array(each, dtype=np.int64) for each in (common, starts, strides)]
+        return cls(size, indices[0], indices[1], indices[2], n_groups)
 
     @property
     def n_products(self) -> int:
@@ -87,17 +105,19 @@ class HessianStructure:
         return len(self.common) + len(self.starts)
 
     @property
-    def variables(self) -> list[slice]:
-        """Coordinates of each grouped variable."""
-        return [slice(start, start + self.n_groups) for start in self.starts]
+    def vectors(self) -> list[slice]:
+        """Coordinates of each grouped vector."""
+        n = self.n_groups - 1
+        pairs = zip(self.starts, self.strides, strict=True)
+        return [slice(start, start + n * stride + 1, stride) for start, stride in pairs]
 
     def directions(self) -> np.ndarray:
         """Return the vectors of these products, shape (p + K, size)."""
-        vectors = np.zeros((self.n_products, self.size))
-        vectors[np.arange(len(self.common)), self.common] = 1.0
-        for vector, variable in zip(vectors[len(self.common) :], self.variables, strict=True):
-            vector[variable] = 1.0
-        return vectors
+        directions = np.zeros((self.n_products, self.size))
+        directions[np.arange(len(self.common)), self.common] = 1.0
+        for direction, vector in zip(directions[len(self.common) :], self.vectors, strict=True):
+            direction[vector] = 1.0
+        return directions
 
     def fits(
         self, gradient: Callable[[np.ndarray], np.ndarray], x: np.ndarray, other: np.ndarray
@@ -120,10 +140,10 @@ class HessianStructure:
         for digit in range((self.n_groups - 1).bit_length()):
             is_moved = (np.arange(self.n_groups) >> digit) % 2 == 1
             moved = x.copy()
-            for variable in self.variables:
-                moved[variable] = np.where(is_moved, other[variable], x[variable])
+            for vector in self.vectors:
+                moved[vector] = np.where(is_moved, other[vector], x[vector])
             difference = np.abs(gradient(moved) - at_x)
-            change = np.array([difference[variable] for variable in self.variables])
+            change = np.array([difference[vector] for vector in self.vectors])
             bound = SETTINGS.tolerance * change[:, is_moved].max(axis=1)
             if not (change[:, ~is_moved].max(axis=1) < bound).all():
                 return False
@@ -136,6 +156,7 @@ def structured_product(
     blocks: np.ndarray,
     common: np.ndarray,
     starts: np.ndarray,
+    strides: np.ndarray,
     v: np.ndarray,
     product: np.ndarray,
 ) -> None:
@@ -145,7 +166,7 @@ def structured_product(
     ----------
     rows, blocks
         See `StructuredHessian`.
-    common, starts
+    common, starts, strides
         See `HessianStructure`.
     v : ndarray, shape (size,)
     product : ndarray, shape (size,)
@@ -161,9 +182,9 @@ def structured_product(
                 product[i] += factor * row[i]
         for k in range(starts.size):
             for m in range(starts.size):
-                block, first, second = blocks[k, m], starts[k], starts[m]
+                block, i, j = blocks[k, m], starts[k], starts[m]
                 for g in range(n_groups):
-                    product[first + g] += block[g] * v[second + g]
+                    product[i + g * strides[k]] += block[g] * v[j + g * strides[m]]
     for a in range(common.size):
         row, total = rows[a], 0.0
         for i in range(v.size):
@@ -189,7 +210,7 @@ class StructuredHessian:
     --------
     >>> import numpy as np
     >>> from pymc_geodesic.gradients.structured_hessian import HessianStructure, StructuredHessian
-    >>> structure = HessianStructure.by_group([1, 2])
+    >>> structure = HessianStructure.by_group([(), (2,)])
     >>> hessian = StructuredHessian(structure, np.array([5.0, 1.0, 2.0, 3.0, 4.0]))
     >>> hessian.times(np.array([1.0, 10.0, 100.0]))
     array([215.,  31., 402.])
@@ -209,10 +230,10 @@ class StructuredHessian:
 
     @property
     def blocks(self) -> np.ndarray:
-        """Second derivatives by two grouped variables for the same group, a view, (K, K, G)."""
-        n_variables, n_groups = len(self.structure.starts), self.structure.n_groups
+        """Second derivatives by two grouped vectors for the same group, a view, (K, K, G)."""
+        n_vectors, n_groups = len(self.structure.starts), self.structure.n_groups
         n_dense = len(self.structure.common) * self.structure.size
-        return self.values[n_dense:].reshape(n_variables, n_variables, n_groups)
+        return self.values[n_dense:].reshape(n_vectors, n_vectors, n_groups)
 
     @classmethod
     def from_products(cls, structure: HessianStructure, products: np.ndarray) -> Self:
@@ -225,19 +246,12 @@ class StructuredHessian:
         """
         hessian, p = cls(structure), len(structure.common)
         hessian.rows[:] = products[:p]
-        for k, variable in enumerate(structure.variables):
-            hessian.blocks[k] = products[p:, variable]
+        for k, vector in enumerate(structure.vectors):
+            hessian.blocks[k] = products[p:, vector]
         return hessian
-
-    def diagonal_of_groups(self) -> np.ndarray:
-        """Return the diagonal of H, shape (size,); NaN for common coordinates."""
-        diagonal = np.full(self.structure.size, np.nan)
-        for k, variable in enumerate(self.structure.variables):
-            diagonal[variable] = self.blocks[k, k]
-        return diagonal
 
     def times(self, v: np.ndarray) -> np.ndarray:
         """Return H v for one vector."""
         product, of = np.empty(v.size), self.structure
-        structured_product(self.rows, self.blocks, of.common, of.starts, v, product)
+        structured_product(self.rows, self.blocks, of.common, of.starts, of.strides, v, product)
         return product

@@ -132,7 +132,7 @@ class EffectScaleMonitor(DrawMonitor):
             coordinates=(self._columns[worst],),
             consequence=(
                 "at small scales the data of a group are less informative than the prior "
-                "(a funnel), and the lower tail of the scale may be missing"
+                "(a funnel); the scale may be too large, and its lower tail missing"
             ),
             remedy=PARTIAL_CENTERING,
             anchor="funnel",

@@ -26,11 +26,14 @@ from pymc_geodesic.runtime.gradient_functions import evaluate
 _ADAPT = (
     "Omit step_size and other arguments of the dynamics if they are set, so that they are adapted"
 )
-_MEAN_REMEDY = "Use more tuning draws, or GMC or NUTS, which correct each step."
+_MEAN_REMEDY = (
+    "Use GMC or NUTS, which correct each step, or 1,000 tuning draws if there were fewer."
+)
 _MEAN_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use more tuning draws, or GMC or NUTS."
 _VARIANCE_REMEDY = (
-    "Use GMC or NUTS, which correct each step, or more tuning draws or {minibatches}. If other "
-    "variables depend on it as a scale, change their parametrization (centered or non-centered)."
+    "Use GMC or NUTS, which correct each step, {minibatches}, or 1,000 tuning draws if there were "
+    "fewer. If other variables depend on it as a scale, change their parametrization (centered or "
+    "non-centered)."
 )
 _VARIANCE_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use GMC or NUTS, or {{minibatches}}."
 
@@ -337,9 +340,7 @@ def diagnose_whitened(
             consequence=(
                 "the chain does not move, because its gradient noise is too large for any step size"
             ),
-            remedy=(
-                "Discard the chain. Use GMC or NUTS, or a larger batch_size or more tuning draws."
-            ),
+            remedy="Discard the chain. Use GMC or NUTS, or a larger batch_size.",
             anchor="stationarity",
         )
     deviations = _of_worst_kind(stationarity)

@@ -252,7 +252,7 @@ def whitened_adaptation(
         n_steps=n_steps,
         cost=minibatch_cost(
             estimator,
-            [part.stop - part.start for part in product.slices.values()],
+            product,
             rule=rule,
             control_variates=control_variates,
             is_split=may_split,

@@ -20,12 +20,17 @@ def step_of(kind: str, control_variates="auto"):
         rows, index = pm.Data("x", x), pm.Data("group", group)
         intercept, slope = pm.Normal("intercept", 0.0, 1.0), pm.Normal("slope", 0.0, 1.0)
         sd = pm.HalfNormal("sd", 1.0)
-        first = pm.Normal("first", 0.0, sd, shape=G)
+        if kind == "matrix":
+            chol = sd * np.array([[1.0, 0.0], [0.5, 0.8]])
+            both = pm.MvNormal("both", 0.0, chol=chol, shape=(G, 2))
+            first, second = both[:, 0], both[:, 1]
+        else:
+            first = pm.Normal("first", 0.0, sd, shape=G)
         if kind == "correlated":
             second = pm.Normal("second", 0.5 * first, 0.3, shape=G)
         elif kind == "zero-sum":
             second = pm.ZeroSumNormal("second", shape=G + 1)[:G]
-        else:
+        elif kind != "matrix":
             second = pm.Normal("second", 0.0, 1.0, shape=G)
         if kind == "crossed":
             log_rate = intercept + slope * rows + first[index] + second[pm.Data("other", other)]
@@ -59,13 +64,19 @@ def estimates(step, x):
     return np.array([values(function, x, x.size, start) for start in range(N)])
 
 
+def gradient_of_rows(step):
+    """Gradient of the terms of all rows."""
+    total = step.adaptation.gradient._total
+    return lambda x: total.sum_over(x, step.estimator.source.all_rows(), rest=0.0)[:-1]
+
+
 def difference_hessian(gradient, x):
     steps = 1e-5 * np.eye(x.size)
     columns = [gradient(x + each) - gradient(x - each) for each in steps]
     return np.array(columns) / 2e-5
 
 
-@pytest.fixture(scope="module", params=["independent", "correlated", "non-centered"])
+@pytest.fixture(scope="module", params=["independent", "correlated", "matrix", "non-centered"])
 def step(request):
     return step_of(request.param)
 
@@ -74,7 +85,7 @@ def test_few_products_determine_the_hessian(step):
     gradient, here, _ = centered(step)
     hessian = gradient.second_order.hessian
     assert hessian.structure.n_products == 5
-    expected = difference_hessian(gradient.gradient_of_all_rows, here)
+    expected = difference_hessian(gradient_of_rows(step), here)
     found = np.array([hessian.times(each) for each in np.eye(gradient.size)])
     assert error(found, expected) < 1e-7
 
@@ -105,7 +116,7 @@ def test_coupled_groups_have_no_second_order(kind):
 @pytest.mark.parametrize("unit", [1.0, 1e-9])
 def test_every_pair_of_coupled_groups_is_found(pair, unit):
     """Also next to another variable whose gradients are 10¹⁸ times as large."""
-    structure = HessianStructure.by_group([1, G, G])
+    structure = HessianStructure.by_group([(), (G,), (G,)])
 
     def gradient(x):
         found = -x.copy()
@@ -163,15 +174,17 @@ def test_state_includes_the_hessian(step):
     np.testing.assert_array_equal(estimates(step, there), expected)
 
 
-@pytest.mark.parametrize("sizes", [[3], [1, 4, 2, 4], [4, 4]])
-def test_product_with_a_dense_matrix(sizes):
-    structure = HessianStructure.by_group(sizes)
+@pytest.mark.parametrize(
+    "shapes", [[(3,)], [(), (4,), (2,), (4,)], [(4,), (4,)], [(2,), (4, 3), (2, 4)]]
+)
+def test_product_with_a_dense_matrix(shapes):
+    structure = HessianStructure.by_group(shapes)
     rng = np.random.default_rng(1)
     dense = rng.normal(size=(structure.size, structure.size))
     dense += dense.T
     group = np.full(structure.size, -1)
-    for variable in structure.variables:
-        group[variable] = np.arange(structure.n_groups)
+    for vector in structure.vectors:
+        group[vector] = np.arange(structure.n_groups)
     is_coupled = (group == group[:, np.newaxis]) | (group < 0) | (group < 0)[:, np.newaxis]
     dense[~is_coupled] = 0.0
     products = structure.directions() @ dense
