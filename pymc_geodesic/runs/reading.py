@@ -19,7 +19,7 @@ from pymc_geodesic.runs.chain_trace import Replay
 from pymc_geodesic.runs.pymc_backend import find_constants, find_observations
 from pymc_geodesic.runs.serialization import read_tree
 
-FORMAT = 1
+FORMAT = 2
 """Version of the file format."""
 
 _ARVIZ_NAMES = {

@@ -383,7 +383,7 @@ def test_damaged_run_file_raises(run, model):
 
 def test_later_file_format_raises(run, model, monkeypatch):
     monkeypatch.setattr("pymc_geodesic.runs.reading.FORMAT", 0)
-    with pytest.raises(ValueError, match=r"file format 1, and this version reads 0: install"):
+    with pytest.raises(ValueError, match=r"file format 2, and this version reads 0: install"):
         pg.resume(run, model)
 
 
