@@ -30,6 +30,8 @@ class Setting:
     likelihood : {"logistic", "normal", "Poisson"}
     n_rows, n_groups, n_covariates, batch_size : int
         Without effects if there are no groups.
+    has_slopes : bool
+        Whether groups have correlated intercepts and slopes instead of intercepts.
     """
 
     likelihood: str
@@ -37,6 +39,7 @@ class Setting:
     n_groups: int
     n_covariates: int
     batch_size: int
+    has_slopes: bool = False
 
 
 SETTINGS = [
@@ -49,6 +52,8 @@ SETTINGS = [
     Setting("normal", 10_000, 0, 4, 200),
     Setting("normal", 100_000, 100, 4, 200),
     Setting("logistic", 30_000, 100, 4, 500),
+    Setting("normal", 100_000, 500, 4, 500, has_slopes=True),
+    Setting("logistic", 100_000, 500, 4, 500, has_slopes=True),
     Setting("logistic", 100_000, 2_000, 4, 1_000),
     Setting("logistic", 1_000_000, 2_000, 4, 1_000),
 ]
@@ -63,7 +68,12 @@ def model_of(setting: Setting) -> pm.Model:
     eta += (0.5 * rng.normal(size=max(setting.n_groups, 1)) * (setting.n_groups > 0))[group]
     with pm.Model() as model:
         predictor = pm.Normal("intercept", 0.0, 2.0) + X @ pm.Normal("slopes", shape=p)
-        if setting.n_groups:
+        if setting.has_slopes:
+            sds = pm.HalfNormal.dist(1.0, shape=2)
+            chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=sds)
+            effects = pm.MvNormal("effects", 0.0, chol=chol, shape=(setting.n_groups, 2))
+            predictor = predictor + effects[group, 0] + effects[group, 1] * X[:, 0]
+        elif setting.n_groups:
             sd = pm.HalfNormal("sd", 1.0)
             predictor = predictor + pm.Normal("effect", 0.0, sd, shape=setting.n_groups)[group]
         match setting.likelihood:
@@ -119,8 +129,9 @@ def main() -> None:
         small = run(model, batch_size=setting.batch_size, draws=draws)
         large = run(model, batch_size=None, draws=draws)
         measured = small["seconds"] / small["ess"] * large["ess"] / large["seconds"]
+        slopes = ", slopes" if setting.has_slopes else ""
         print(
-            f"| {setting.likelihood} | {setting.n_rows:,} | {setting.n_groups:,} "
+            f"| {setting.likelihood}{slopes} | {setting.n_rows:,} | {setting.n_groups:,} "
             f"| {setting.n_covariates} | {setting.batch_size:,} "
             f"| {small['per_draw']:.1f}, {small['steps']:.1f} | {small['ess'] / draws:.2f} "
             f"| {small['microseconds']:.1f} | {large['per_draw']:.1f}, {small['steps_all']:.1f} "

@@ -150,10 +150,11 @@ def find_center(
         n_passes += 1
         total = _mean_gradient(gradient, product, position, spread)
         here = whitened_gradient(product, metric, position, total)
-        mean_square = float(here @ here) / product.dim
+        with np.errstate(over="ignore"):
+            mean_square = float(here @ here) / product.dim
         if not math.isfinite(mean_square):
             break
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             secant = np.clip((before - here) / step, *SETTINGS.curvature_range)
         is_known = (np.abs(step) >= SETTINGS.min_move) & (np.arange(product.size) < d)
         curvature[is_known] = secant[is_known]

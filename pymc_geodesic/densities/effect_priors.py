@@ -8,7 +8,7 @@ standard normal offset x, the scale q, and the mean m given the columns before.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -279,74 +279,3 @@ def effect_prior(
         coefficients=coefficients,
         at_center=at_center,
     )
-
-
-class EffectResiduals:
-    """Residuals and prior standard deviations of group effects.
-
-    Group effects are all vectors with a normal prior whose scale depends on variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    variables : list of ManifoldVariable
-
-    Attributes
-    ----------
-    columns : list of str
-        Name of each vector, or of each column of a matrix, as in ``b[:, 1]``.
-    """
-
-    def __init__(self, model: Model, variables: Sequence[ManifoldVariable]) -> None:
-        model = with_fixed_shapes(model)
-        variables = [v.in_model(model) for v in variables]
-        rvs = {v.rv for v in variables}
-        others = [rv for rv in model.free_RVs if rv not in rvs]
-        data = [*model.observed_RVs, *model.potentials]
-        # not effects without data, such as those of groups to predict: these have the prior's sd
-        informed = set(ancestors(data)) if data else rvs
-        self._effects = [
-            v for v in variables if v.rv in informed and _has_variable_scale(model, v, others)
-        ]
-        parameters = [each for v in self._effects for each in prior_parameters(v)]
-        graphs = model.replace_rvs_by_values(parameters)
-        outputs = []
-        for i, v in enumerate(self._effects):
-            mean, sd = graphs[2 * i : 2 * i + 2]
-            if is_correlated(v):
-                sd = pt.sqrt(pt.diagonal(sd, axis1=-2, axis2=-1))
-            whole = pt.zeros(v.shape)
-            outputs += [v.value - (mean + whole), sd + whole]
-        values = [v for v in model.value_vars if v in set(ancestors(outputs))]
-        self._inputs = [value.name for value in values]
-        self._function = unoptimized_function(values, outputs)
-        self.columns = [
-            v.name if len(v.shape) == 1 else f"{v.name}[:, {k}]"
-            for v in self._effects
-            for k in range(1 if len(v.shape) == 1 else v.shape[1])
-        ]
-
-    def __call__(self, point: Mapping[str, np.ndarray]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Residuals e − m and prior standard deviations of each column, at PyMC's values."""
-        found = self._function(*(point[name] for name in self._inputs))
-        columns = [each.reshape(len(each), -1).T for each in found]
-        return [
-            pair
-            for residual, sd in zip(columns[::2], columns[1::2], strict=True)
-            for pair in zip(residual, sd, strict=True)
-        ]
-
-
-def _has_variable_scale(
-    model: Model, variable: ManifoldVariable, others: Sequence[TensorVariable]
-) -> bool:
-    """Whether a variable may be a group effect whose scale depends on free variables.
-
-    Its prior must not depend on ``others``.
-    """
-    if variable.on_manifold or model.rvs_to_transforms[variable.rv] or not may_be_effect(variable):
-        return False
-    mean, scale = prior_parameters(variable)
-    if not set(others).isdisjoint(ancestors([mean, scale])):
-        return False
-    return not set(model.free_RVs).isdisjoint(ancestors([scale]))

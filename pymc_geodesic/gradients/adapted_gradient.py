@@ -283,7 +283,8 @@ class AdaptedGradient:
             if not self._fits(curvature.structure):
                 raise ValueError(
                     "second-order control variates assume that rows of different groups are "
-                    "independent, which the present data are not. Construct the step again"
+                    "independent, which does not hold for the present data or position. Construct "
+                    "the step again, or use control_variates=1"
                 )
             total = self._total.sum_over(first.center, self._read_all_rows(), rest=0.0)[:-1]
             hessian = curvature.hessian(first.center, self._read_all_rows())

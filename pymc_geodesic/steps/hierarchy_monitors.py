@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pymc_geodesic.densities.effect_priors import EffectResiduals
+from pymc_geodesic.densities.effect_residuals import EffectResiduals
 from pymc_geodesic.densities.variables import hierarchical_pairs
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor

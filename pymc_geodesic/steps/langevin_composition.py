@@ -37,8 +37,9 @@ from pymc_geodesic.arguments import (
     check_positive_number,
     plain_number,
 )
+from pymc_geodesic.densities.effect_residuals import other_variable_scales
 from pymc_geodesic.densities.group_effects import GroupEffects
-from pymc_geodesic.densities.variables import angles_of, hierarchical_pairs
+from pymc_geodesic.densities.variables import angles_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import EXACT, PAPER
@@ -482,9 +483,9 @@ def compose_geodesic_langevin(
     )
     repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
     effects = find_group_effects(step, metric, compile_kwargs) if whitens else None
-    is_hierarchical = bool(hierarchical_pairs(step.model, [each.name for each in step.variables]))
-    effect_scales = None
-    if is_hierarchical and effects is None and whitens:
+    may_split, effect_scales = step.samples_all and whitens, None
+    if may_split and effects is None:
+        may_split = not other_variable_scales(step.model, step.variables)
         effect_scales = effect_scale_monitor(step)
     step.adaptation = adaptation = langevin_adaptation(
         estimator,
@@ -500,8 +501,7 @@ def compose_geodesic_langevin(
         tune_temperature=tune_temperature,
         n_steps=n_steps,
         effects=effects,
-        may_split=step.samples_all
-        and (not is_hierarchical or effects is not None or effect_scales is not None),
+        may_split=may_split,
         effect_scales=effect_scales,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
