@@ -66,6 +66,8 @@ def model_of(setting: Setting) -> pm.Model:
     X, group = rng.normal(size=(n, p)), rng.integers(max(setting.n_groups, 1), size=n)
     eta = -0.5 + X @ rng.normal(size=p) * 0.5 / np.sqrt(p / 4)
     eta += (0.5 * rng.normal(size=max(setting.n_groups, 1)) * (setting.n_groups > 0))[group]
+    if setting.has_slopes:
+        eta += (0.5 * rng.normal(size=setting.n_groups))[group] * X[:, 0]
     with pm.Model() as model:
         predictor = pm.Normal("intercept", 0.0, 2.0) + X @ pm.Normal("slopes", shape=p)
         if setting.has_slopes:
@@ -115,6 +117,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--draws", type=int, default=1_000)
+    parser.add_argument("--slopes", action="store_true", help="only models with slopes by group")
     parser.add_argument("--quick", action="store_true", help="few rows and draws; tests the script")
     asked = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
@@ -123,7 +126,8 @@ def main() -> None:
         "| µs per gradient | GMC: gradients/draw, predicted | ESS/draw | µs per gradient "
         "| ratio, predicted | measured |\n|---|" + "---:|" * 12
     )
-    for setting in [Setting("logistic", 2_000, 0, 4, 50)] if asked.quick else SETTINGS:
+    settings = [Setting("logistic", 2_000, 0, 4, 50)] if asked.quick else SETTINGS
+    for setting in [each for each in settings if each.has_slopes or not asked.slopes]:
         draws = 100 if asked.quick else asked.draws
         model = model_of(setting)
         small = run(model, batch_size=setting.batch_size, draws=draws)

@@ -39,7 +39,8 @@ class MinibatchCostSettings:
 
     They are estimated from the processor time of draws of logistic, normal and Poisson regressions
     with 10⁴ to 10⁶ rows and up to 2,000 groups (`benchmarks.minibatch_cost`), where the predicted
-    ratio of times was 0.3 to 1.1 times the measured one. The effective sample size per draw was 0.8
+    ratio of times was 0.3 to 1.1 times the measured one, and 0.2 and 0.3 times for correlated
+    intercepts and slopes, whose prior is more expensive. The effective sample size per draw was 0.8
     to 1.6 times that with all rows; the ratio is assumed to be 1.
 
     Values without a stated source are heuristic; no measurement supports them.
@@ -86,7 +87,7 @@ class MinibatchCostSettings:
     row_value: float = 0.1
     minibatch_row: float = 2.5
     minibatch_value: float = 0.05
-    coordinate: float = 0.1
+    coordinate: float = 1.5
     pair: float = 0.04
     step: float = 330.0
     draw: float = 2500.0
