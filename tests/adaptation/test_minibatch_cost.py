@@ -73,7 +73,7 @@ def test_all_rows_are_recommended_where_they_are_cheaper(sampler, caplog):
 
 
 def test_larger_minibatches_are_recommended_for_many_groups(caplog):
-    model = groups(200_000, 100)
+    model = groups(1_000_000, 500)
     step = made(model, batch_size=5, control_variates=1)
     (message,) = advice_of(caplog)
     size = int(re.search(r"batch_size >= (\d+)", message)[1])
