@@ -355,3 +355,24 @@ class TrajectoryAdaptation(Protocol):
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another in the draws of the warm-up."""
+
+
+class Explorer(Protocol):
+    """Metropolis-corrected sampler of the exploration phase.
+
+    See `pymc_geodesic.samplers.hmc.HMCSampler`.
+    """
+
+    adaptation: Any
+    stream: np.ndarray
+    z: np.ndarray
+    state: dict[str, Any]
+
+    def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
+        """Begin a chain."""
+
+    def start(self, x: np.ndarray) -> None:
+        """Set the position."""
+
+    def draw(self, *, tune: bool) -> dict[str, Any]:
+        """Draw once, and return sample stats."""

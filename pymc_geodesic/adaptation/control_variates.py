@@ -142,9 +142,10 @@ class ControlVariateOrder:
         """Set the order; second order includes the Hessian over all rows."""
         gradient = self._noise.gradient
         if order == 2:
-            gradient.use_second_order()
+            gradient.use_second_order(*gradient.second_order_sums())
             assert gradient.curvature is not None
-            self._noise.n_grad += gradient.curvature.structure.n_products
+            structure = gradient.curvature.structure
+            self._noise.n_grad += structure.n_checks + structure.n_products + 1
         else:
             gradient.order = order
 

@@ -51,7 +51,7 @@ class EligibilitySettings:
     max_second_order : int
         Maximum number of Hessian-vector products over all rows with which
         ``control_variates="auto"`` may use second order: one for each coordinate, except for
-        effects of the groups of one factor, where all entries of a variable take one together. With
+        effects of the groups of one factor, where all entries of a vector take one together. With
         28 coordinates the Hessian over all rows took 20 to 30 times as long as the gradient, in a
         single experiment.
     min_epoch : int
@@ -298,6 +298,11 @@ def hessian_structures(
     control_variates : {"auto", 1, 2, 0}
         With ``"auto"`` second order is possible if few Hessian-vector products determine the
         Hessian, and the gradient has no kinks.
+
+    Returns
+    -------
+    list of HessianStructure
+        Empty if second order is impossible.
     """
     if control_variates not in ("auto", 2):
         return []

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.integrators import NOT_HARMONIC
+from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,11 @@ class SplitSettings:
     min_draws : int
         Number of draws from which a Langevin sampler splits the Hamiltonian. Heuristic.
     max_effect_ratio : float
-        Largest ratio of the posterior standard deviation of group effects to the 1 % quantile of
-        their scale (`pymc_geodesic.monitoring.effect_scales`) up to which it does so without
-        partial centering; 1/√2 if the data of a group are as informative as its prior. Above, in a
-        funnel, the split Hamiltonian made scales near zero 40 % larger than the leapfrog, and its
-        draws less conspicuous.
+        Largest ratio of the median posterior standard deviation of group effects to the 1 %
+        quantile of their scale with which a Langevin sampler without partial centering splits the
+        Hamiltonian; about 1/√2 if the data of a group are as informative as its prior. In a Poisson
+        regression with 200 groups and a scale near zero, the split made the scale 1.5 times as
+        large, and monitors detected it less often.
     max_error : float
         Upper bound on the relative error of the variance along a coordinate.
     max_error_of_scales : float
@@ -169,3 +171,59 @@ def split_hamiltonian(
     of_scales = float(np.sum((z * residual)[:, is_harmonic], axis=1).std()) / 24.0
     error = max(of_variance / SETTINGS.max_error, of_scales / SETTINGS.max_error_of_scales, 1e-12)
     return is_harmonic, min(longest, 1.0 / math.sqrt(error))
+
+
+class SplitChoice:
+    """Choice of a Langevin sampler to split the Hamiltonian, by draws of its warm-up.
+
+    Parameters
+    ----------
+    may_split : bool
+        Whether the dynamics may split the Hamiltonian; only with Euclidean variables.
+    effect_scales : EffectScaleMonitor, optional
+        Of group effects without partial centering, for the draws of the tuning phase. Those of the
+        exploration do not show a scale near zero: given a sample of the rows, effects vary more.
+
+    Attributes
+    ----------
+    may_split : bool
+    """
+
+    def __init__(self, *, may_split: bool, effect_scales: EffectScaleMonitor | None = None) -> None:
+        self.may_split, self._monitor = may_split, effect_scales
+        self.forget_draws()
+
+    def forget_draws(self) -> None:
+        """Begin a chain, or the observation of draws again."""
+        if self._monitor is not None:
+            self._monitor.initialize(0)
+
+    def choose(
+        self, metric: Metric, x: np.ndarray, gradients: np.ndarray, *, may_have_exceptions: bool
+    ) -> tuple[np.ndarray, float]:
+        """Choose harmonic coordinates and a bound on h; see `split_hamiltonian`."""
+        if not self.may_split:
+            return NOT_HARMONIC, math.inf
+        return split_hamiltonian(metric, x, gradients, may_have_exceptions=may_have_exceptions)
+
+    def observe(self, position: np.ndarray) -> None:
+        """Add a draw of the tuning phase."""
+        if self._monitor is not None:
+            self._monitor.observe(position, {})
+
+    def has_funnel(self) -> bool:
+        """Whether the data of a group are less informative than its prior; see the settings."""
+        monitor = self._monitor
+        if monitor is None or len(monitor.sums.scales) < SETTINGS.min_draws:
+            return False
+        return bool(monitor.ratios.max() > SETTINGS.max_effect_ratio)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Sums over the draws."""
+        return {} if self._monitor is None else self._monitor.state
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        if self._monitor is not None:
+            self._monitor.state = state

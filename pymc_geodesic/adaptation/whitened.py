@@ -20,11 +20,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from pymc_geodesic.adaptation.adaptation import Exploration, LangevinChain, Proposal
+from pymc_geodesic.adaptation.adaptation import Exploration, Explorer, LangevinChain, Proposal
 from pymc_geodesic.adaptation.centering import SETTINGS as CENTERING
 from pymc_geodesic.adaptation.centering import find_center
 from pymc_geodesic.adaptation.components import curved_points, describe_adaptation
@@ -40,8 +40,7 @@ from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
-from pymc_geodesic.adaptation.split_hamiltonian import SETTINGS as SPLIT
-from pymc_geodesic.adaptation.split_hamiltonian import split_hamiltonian
+from pymc_geodesic.adaptation.split_hamiltonian import SplitChoice
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
     has_shared_scales,
@@ -58,32 +57,10 @@ from pymc_geodesic.integrators import NOT_HARMONIC
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
-from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
 from pymc_geodesic.monitoring.stationarity_monitors import WhitenedMonitor
 from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike
 from pymc_geodesic.runtime.numerics import all_finite
-
-
-class Explorer(Protocol):
-    """Metropolis-corrected sampler of the exploration phase.
-
-    See `pymc_geodesic.samplers.hmc.HMCSampler`.
-    """
-
-    adaptation: Any
-    stream: np.ndarray
-    z: np.ndarray
-    state: dict[str, Any]
-
-    def initialize(self, stream: np.ndarray, n_tune: int, n_draws: int) -> None:
-        """Begin a chain."""
-
-    def start(self, x: np.ndarray) -> None:
-        """Set the position."""
-
-    def draw(self, *, tune: bool) -> dict[str, Any]:
-        """Draw once, and return sample stats."""
 
 
 class WhitenedAdaptation:
@@ -109,10 +86,8 @@ class WhitenedAdaptation:
         Number of inner steps per draw; chosen by default.
     cost : MinibatchCost, optional
         Expected cost of minibatches.
-    may_split : bool
-        Whether the dynamics may split the Hamiltonian; only with Euclidean variables.
-    effect_scales : EffectScaleMonitor, optional
-        Of group effects without partial centering, for the draws of the tuning phase.
+    split : SplitChoice
+        Choice to split the Hamiltonian.
 
     Attributes
     ----------
@@ -134,9 +109,8 @@ class WhitenedAdaptation:
         *,
         order: str | int = "auto",
         n_steps: int | None,
-        cost: MinibatchCost | None = None,
-        may_split: bool = False,
-        effect_scales: EffectScaleMonitor | None = None,
+        cost: MinibatchCost | None,
+        split: SplitChoice,
     ) -> None:
         self.gradient, self._estimator, self.cost = gradient, estimator, cost
         self._next_minibatches = estimator.next_minibatches
@@ -147,7 +121,7 @@ class WhitenedAdaptation:
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
         self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
         self._points = curved_points(product)
-        self._may_split, self._effect_scales = may_split, effect_scales
+        self._split = split
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
         self._is_rare: np.ndarray | None = None
         # with a momentum, in proportion to the noise of minibatches
@@ -174,9 +148,12 @@ class WhitenedAdaptation:
         chosen = self.parameters
         if chosen is None:
             return ""
-        choices = [f"step size {chosen.step_size:.2g}", f"n_steps={chosen.n_steps}"]
-        if self.gradient.control_variates is not None:
-            choices.append(f"control variates of order {self.gradient.order}")
+        choices = [f"step size {chosen.step_size:.2g} (posterior standard deviations)"]
+        if self._n_steps is None:
+            choices.append(f"n_steps={chosen.n_steps}")
+        if self.gradient.control_variates is not None and self._order == "auto":
+            order = self.gradient.order
+            choices.append(f"control variates of order {order}" if order else "no control variates")
         if chosen.is_harmonic.any():
             choices.append("the split Hamiltonian")
         return f" The last warm-up chose {listed(choices)}."
@@ -254,8 +231,7 @@ class WhitenedAdaptation:
             self.gradient.recompute_center()
             return
         self._bounded.reset()
-        if self._effect_scales is not None:
-            self._effect_scales.initialize(SETTINGS.max_tuning)
+        self._split.forget_draws()
         self.gradient.remove_control_variates()
         self._explorer.initialize(np.zeros(2, dtype=np.uint64), n_exploration, 0)
         self._noise.reset()
@@ -387,15 +363,14 @@ class WhitenedAdaptation:
         """Split the Hamiltonian, and bound the step size by the shape of the posterior."""
         bounded, bounds, trajectories = self._bounded, self._bounded.bounds, self._trajectories
         windows = trajectories.windows
-        if self._may_split:
-            # with exceptions, the step size of a split exploration shows their leapfrog errors
-            bounded.is_harmonic, by_residual = split_hamiltonian(
-                self.gradient.metric,
-                windows.positions,
-                windows.gradients,
-                may_have_exceptions=trajectories.is_split,
-            )
-            bounds.by_posterior = min(bounds.by_posterior, by_residual)
+        # with exceptions, the step size of a split exploration shows their leapfrog errors
+        bounded.is_harmonic, by_residual = self._split.choose(
+            self.gradient.metric,
+            windows.positions,
+            windows.gradients,
+            may_have_exceptions=trajectories.is_split,
+        )
+        bounds.by_posterior = min(bounds.by_posterior, by_residual)
         self._bound_step_size_by_shape()
 
     def _bound_step_size_by_shape(self) -> None:
@@ -515,17 +490,23 @@ class WhitenedAdaptation:
             self._noise.measure_at(chain.z)
         self._warm_up.z_sum += chain.z
         self._warm_up.z_count += 1
-        if self._effect_scales is not None and self._bounded.is_harmonic.any():
-            self._effect_scales.observe(self.to_position(chain.z), {})
+        if self._bounded.is_harmonic.any():
+            self._split.observe(self.to_position(chain.z))
         return self._noise.pop_n_grad()
 
     def _recenter(self, chain: LangevinChain) -> int:
         """Move the centering point to the mean of the draws if that is far; update the parameters.
 
+        The Hamiltonian is no longer split if the draws show a funnel of group effects.
+
         Return the number of gradient evaluations; a pass over all rows counts as one.
         """
         d, warm_up = self.gradient.n_euclidean, self._warm_up
-        self._reconsider_split()
+        gives_up_split = self._bounded.is_harmonic.any() and self._split.has_funnel()
+        if gives_up_split:
+            self._bounded.is_harmonic = NOT_HARMONIC
+            self._bound_step_size_by_shape()
+            warm_up.n_unchanged = 0
         mean = warm_up.z_sum[:d] / max(warm_up.z_count, 1)
         warm_up.forget_draws()
         away = mean
@@ -544,23 +525,9 @@ class WhitenedAdaptation:
             chain.z = self.gradient.whiten(here)
             warm_up.n_unchanged = 0
             return n_passes + self._measure_noise(chain)
-        if self.gradient.has_noise:
+        if self.gradient.has_noise or gives_up_split:
             self._choose_parameters()
         return 0
-
-    def _reconsider_split(self) -> None:
-        """Do not split the Hamiltonian if a group is less informative than its prior.
-
-        The exploration cannot tell: given a sample of the rows, effects vary more.
-        """
-        monitor, bounded = self._effect_scales, self._bounded
-        if monitor is None or not bounded.is_harmonic.any():
-            return
-        if monitor.ratios.max() > SPLIT.max_effect_ratio:
-            bounded.is_harmonic = NOT_HARMONIC
-            self._bound_step_size_by_shape()
-            bounded.choose(self._noise.variances)
-            self._warm_up.n_unchanged = 0
 
     def _undo_draw(self, chain: LangevinChain, before: np.ndarray, *, runs_away: bool) -> None:
         """Return to before a draw, or to the start of the tuning phase, and halve the step size."""
@@ -575,6 +542,7 @@ class WhitenedAdaptation:
         chain.restart_at(start, self.product)
         warm_up.forget_draws()
         self._noise.discard_draws()
+        self._split.forget_draws()
         self._bounded.reduce_step_size(0.5, self._noise.variances)
 
     # --- state -------------------------------------------------------------------------------
@@ -587,7 +555,7 @@ class WhitenedAdaptation:
             "bounded": self._bounded.state,
             "explorer": self._explorer.state,
             "noise": self._noise.state,
-            "effect_scales": None if self._effect_scales is None else self._effect_scales.state,
+            "split": self._split.state,
         }
 
     @state.setter
@@ -601,5 +569,4 @@ class WhitenedAdaptation:
                 self._use_sample()
         self._explorer.state = state["explorer"]
         self._noise.state = state["noise"]
-        if self._effect_scales is not None:
-            self._effect_scales.state = state["effect_scales"]
+        self._split.state = state["split"]

@@ -25,9 +25,9 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 class EffectResiduals:
     """Residuals and prior standard deviations of group effects.
 
-    Group effects are all arrays with a normal prior, or one that sums to zero, whose scale depends
-    on variables. Groups are along the longest axis on which the scale does not depend; along the
-    other axes are columns.
+    Group effects are arrays with a `Normal`, `MvNormal` or `ZeroSumNormal` prior whose scale
+    depends on variables. Groups are along the longest axis along which the scale is constant, or
+    the longest axis; the other axes are those of columns.
 
     Parameters
     ----------
@@ -69,7 +69,9 @@ class EffectResiduals:
 
 
 def other_variable_scales(model: Model, variables: Sequence[ManifoldVariable]) -> list[str]:
-    """Names of variables whose prior has variable parameters, but which are no `EffectResiduals`.
+    """Names of variables whose prior depends on others, without those of `EffectResiduals`.
+
+    Variables without data and means of normal priors do not count.
 
     Parameters
     ----------

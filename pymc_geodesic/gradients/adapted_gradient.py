@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.change_of_coordinates import ChangeOfCoordinates
 from pymc_geodesic.gradients.control_variate_gradients import (
     ControlVariates,
@@ -22,8 +23,22 @@ from pymc_geodesic.runtime.gradient_functions import GradientFunctionLike, evalu
 type ReadAllRows = Callable[[], Iterable[tuple[Mapping[str, np.ndarray], int]] | None]
 """Function that iterates over all rows in parts; None if they cannot be read again."""
 
-DIFFERENCE = 0.1
-"""Step of central differences in standard deviations, whose relative error is of its square."""
+
+@dataclass(frozen=True)
+class AdaptedGradientSettings:
+    """Constants of second derivatives of groups.
+
+    Attributes
+    ----------
+    difference : float
+        Step of central differences in posterior standard deviations; their relative error is of the
+        order of its square. Heuristic.
+    """
+
+    difference: float = 0.1
+
+
+SETTINGS = AdaptedGradientSettings()
 
 
 class AdaptedGradient:
@@ -170,18 +185,22 @@ class AdaptedGradient:
         exact.raise_error()
         return output[:-1]
 
-    def _read_all_rows(self) -> Iterable[tuple[Mapping[str, np.ndarray], int]]:
-        """Return all rows in parts."""
-        parts = None if self._all_rows is None else self._all_rows()
-        assert parts is not None
-        return parts
-
     def gradient_of_all_rows(self, x: np.ndarray) -> np.ndarray:
         """Gradient over all rows, even if `exact` uses a subsample."""
         parts = None if self._all_rows is None else self._all_rows()
         if self._total is None or parts is None:
             return self.exact_gradient(x)
         return self._total.sum_over(x, parts)[:-1]
+
+    def gradient_of_rows(self, x: np.ndarray) -> np.ndarray:
+        """Gradient of the terms of all rows, without those that do not depend on rows."""
+        assert self._total is not None
+        return self._total.sum_over(x, self._read_all_rows(), rest=0.0)[:-1]
+
+    def _read_all_rows(self) -> Iterable[tuple[Mapping[str, np.ndarray], int]]:
+        parts = None if self._all_rows is None else self._all_rows()
+        assert parts is not None
+        return parts
 
     # --- control variates --------------------------------------------------------------------
 
@@ -224,16 +243,16 @@ class AdaptedGradient:
         return self.second_order is not None
 
     def _find_structure(self) -> HessianStructure | None:
-        """Return the first structure that fits."""
-        return next((each for each in self._structures if self._fits(each)), None)
+        """Return the first structure that fits the gradient over all rows around the center."""
+        return next((each for each in self._structures if self._coupling(each) <= 1.0), None)
 
-    def _fits(self, structure: HessianStructure) -> bool:
-        """Whether a structure fits the gradient over all rows around the center."""
+    def _coupling(self, structure: HessianStructure) -> float:
+        """Dependence between groups around the center; see `HessianStructure.coupling`."""
         assert self.control_variates is not None
         points = np.tile(self.control_variates.center, (2, 1))
         away = np.random.default_rng(0).standard_normal((2, self.n_euclidean))
         points[:, : self.n_euclidean] += self.metric.to_direction(away)
-        return structure.fits(self.gradient_of_all_rows, *points)
+        return structure.coupling(self.gradient_of_all_rows, *points)
 
     def precision_of_groups(self) -> np.ndarray:
         """Minus the second derivatives over all rows by each coordinate of the groups.
@@ -251,44 +270,44 @@ class AdaptedGradient:
         precision = np.full(self.size, np.nan)
         for vector in self.curvature.structure.vectors:
             step = np.zeros(self.size)
-            step[vector] = DIFFERENCE * sd[vector]
+            step[vector] = SETTINGS.difference * sd[vector]
             change = self.gradient_of_all_rows(center - step)
             change -= self.gradient_of_all_rows(center + step)
             precision[vector] = change[vector] / (2.0 * step[vector])
         return precision
 
-    def use_second_order(
-        self, total: np.ndarray | None = None, hessian: StructuredHessian | None = None
-    ) -> None:
-        """Use second-order control variates with the centering point of the first-order ones.
-
-        Parameters
-        ----------
-        total : ndarray, shape (size,), optional
-        hessian : StructuredHessian, optional
-            Gradient and Hessian of the terms of all rows at the centering point; computed by
-            default.
+    def second_order_sums(self) -> tuple[np.ndarray, StructuredHessian]:
+        """Gradient and Hessian of the terms of all rows at the centering point.
 
         Raises
         ------
         ValueError
-            If the Hessian has another structure than when second order was compiled.
+            If groups are not independent, as they were when second order was compiled.
         """
-        first, second, curvature = self.control_variates, self.second_order, self.curvature
-        assert first is not None
-        assert second is not None
-        assert curvature is not None
-        if hessian is None or total is None:
-            assert self._total is not None
-            if not self._fits(curvature.structure):
-                raise ValueError(
-                    "second-order control variates assume that rows of different groups are "
-                    "independent, which does not hold for the present data or position. Construct "
-                    "the step again, or use control_variates=1"
-                )
-            total = self._total.sum_over(first.center, self._read_all_rows(), rest=0.0)[:-1]
-            hessian = curvature.hessian(first.center, self._read_all_rows())
-        second.set_center(first.center, total, hessian)
+        assert self.control_variates is not None
+        assert self.curvature is not None
+        if self._coupling(self.curvature.structure) > 1.0:
+            message = (
+                "Second-order control variates assume that groups are independent given the common "
+                "variables, which does not hold for the present data or position. Construct the "
+                "step again, or use control_variates=1"
+            )
+            raise ValueError(see(message, "coupled-groups"))
+        center = self.control_variates.center
+        return self.gradient_of_rows(center), self.curvature.hessian(center, self._read_all_rows())
+
+    def use_second_order(self, total: np.ndarray, hessian: StructuredHessian) -> None:
+        """Use second-order control variates with the centering point of the first-order ones.
+
+        Parameters
+        ----------
+        total : ndarray, shape (size,)
+        hessian : StructuredHessian
+            See `second_order_sums`.
+        """
+        assert self.control_variates is not None
+        assert self.second_order is not None
+        self.second_order.set_center(self.control_variates.center, total, hessian)
         self.order = 2
 
     @property
@@ -314,9 +333,9 @@ class AdaptedGradient:
             known[first] = self.gradient_of_all_rows(center)
         self.center_at(center, known[first])
         if order > 1:
-            self.use_second_order(*known.get(second, ()))
-            assert self.second_order is not None
-            known[second] = self.second_order.total.copy(), copy.deepcopy(self.second_order.hessian)
+            if second not in known:
+                known[second] = self.second_order_sums()
+            self.use_second_order(*known[second])
 
     @property
     def state(self) -> dict[str, Any]:

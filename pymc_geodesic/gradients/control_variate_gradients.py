@@ -7,8 +7,8 @@ difference. The first-order estimate is
 
     \hat g(x) = \nabla \log \pi(c) + \hat g_b(x) - \hat g_b(c) ,
 
-with the same minibatch in both estimates. With the Hessian H over all rows at c, the second-order
-estimate is
+with the same minibatch in both estimates. With the Hessian H of the terms of all rows at c, and Ĥ_b
+of those of the minibatch, the second-order estimate is
 
 .. math::
 
@@ -203,13 +203,13 @@ def clip_each(away: np.ndarray, sd: np.ndarray, clipping_distance: np.ndarray) -
 
 @compiled_for_c
 def _second_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
-    table = array_at(context, (31,), np.int64)
+    table = array_at(context, (32,), np.int64)
     size, n_blocks, batch_size = table[6], table[7], table[8]
     inner_context = array_at(table[1], (table[2],), np.int64)
     minibatch_context = array_at(table[19], (table[20],), np.int64)
     curvature_context = array_at(table[4], (table[5],), np.int64)
     blocks = array_at(table[9], (n_blocks, 3), np.int64)
-    weights = array_at(table[10], (4,), np.float64)
+    weights = array_at(table[10], (3,), np.float64)
     center = array_at(table[11], (2 * size,), np.float64)  # followed by x − c
     total = array_at(table[12], (size,), np.float64)
     common = array_at(table[26], (table[27],), np.int64)
@@ -235,7 +235,7 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     for i in range(n_blocks):
         first_row = minibatch_context[blocks[i, 1]] + minibatch * blocks[i, 2]
         curvature_context[blocks[i, 0]] = first_row
-    weights[0], weights[1] = weights[2], weights[3]
+    weights[0] = weights[2]
     evaluate(table[3], center, batch_size, curvature_context, at_center)
     if table[21]:
         rare = array_at(table[22], (TABLE_LENGTH,), np.int64)
@@ -245,7 +245,7 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
             of_rare = array_at(table[24], (2 * size,), np.float64)
             for i in range(n_blocks):
                 curvature_context[blocks[i, 0]] = rare_blocks[i, 0] + first * rare_blocks[i, 1]
-            weights[0], weights[1] = -weights[2], 0.0
+            weights[0] = -weights[2]
             evaluate(table[3], center, count, curvature_context, of_rare)
             for i in range(2 * size):
                 at_center[i] += of_rare[i]

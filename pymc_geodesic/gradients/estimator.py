@@ -87,7 +87,7 @@ class GradientEstimator(Estimator):
 
     @property
     def value_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shape of PyMC's value of each variable; empty if the curvature of rows is unknown."""
+        """Shape of PyMC's value of each variable; empty if `row_curvature` returns None."""
         return {}
 
     def draw_context(self) -> AbstractContextManager[Any]:

@@ -186,9 +186,9 @@ class RowCurvature:
     Attributes
     ----------
     structure : HessianStructure
-    weights : ndarray, shape (4,)
-        Weights of the rows and of the other terms in the next evaluation, followed by those of a
-        minibatch, N/n and 1.
+    weights : ndarray, shape (3,)
+        Weights of the rows and of the other terms in the next evaluation, and of the rows of a
+        minibatch, N/n.
     inputs : ndarray of int64, shape (len(names), 3)
         Index of each block in the context of ``inner``, index in the context of ``minibatch``, and
         number of bytes of a row.
@@ -209,7 +209,7 @@ class RowCurvature:
         self.batch_size = batch_size
         self._names = names
         self._first = len(inner.inputs) - len(names) - 2
-        self.weights = np.array([1.0, 1.0, n_rows / batch_size, 1.0])
+        self.weights = np.array([1.0, 1.0, n_rows / batch_size])
         for i in range(2):
             inner.point_at(self._first + len(names) + i, self.weights[i : i + 1].reshape(()))
         blocks = [i for i, data in enumerate(minibatch.inputs) if isinstance(data, RowBlock)]

@@ -283,7 +283,7 @@ class MinibatchGradient(GradientEstimator):
         TotalGradient or None
             None if there are no rows, or the rows come from several tables.
         """
-        graph = self._any_rows()
+        graph = self._any_rows(with_other_terms=True)
         if graph is None:
             return None
         total, inputs = graph
@@ -346,7 +346,7 @@ class MinibatchGradient(GradientEstimator):
         return sum(int(np.prod(q.type.shape, dtype=int)) for q in self._density.coordinates)
 
     def _any_rows(
-        self, *, with_other_terms: bool = True
+        self, *, with_other_terms: bool
     ) -> tuple[TensorVariable, list[ArrayInput]] | None:
         """Build the log-density of any number of rows, and its inputs.
 

@@ -207,4 +207,4 @@ class RareRows:
 
     def hessian(self, x: np.ndarray, curvature: RowCurvature) -> StructuredHessian:
         """Hessian of the rare rows."""
-        return curvature.hessian(x, self.parts(), rest=0.0)
+        return curvature.hessian(x, self.parts())

@@ -119,10 +119,15 @@ class HessianStructure:
             direction[vector] = 1.0
         return directions
 
-    def fits(
+    @property
+    def n_checks(self) -> int:
+        """Number of gradients that `coupling` evaluates."""
+        return 1 + (self.n_groups - 1).bit_length() if self.n_groups else 0
+
+    def coupling(
         self, gradient: Callable[[np.ndarray], np.ndarray], x: np.ndarray, other: np.ndarray
-    ) -> bool:
-        """Check that the gradient along a group does not depend on other groups.
+    ) -> float:
+        """Compute how much the gradient along a group depends on other groups.
 
         The groups whose number has the binary digit 1 are moved, for each digit: any two groups
         differ in one of them.
@@ -133,9 +138,17 @@ class HessianStructure:
             Gradient over all rows.
         x, other : ndarray, shape (size,)
             Two points; groups are moved from the first to the second.
+
+        Returns
+        -------
+        float
+            Largest change of the gradient along groups that are not moved, relative to that along
+            those that are, with `SETTINGS.tolerance` as unit: at most 1 if groups are independent.
+            NaN if a gradient is not finite.
         """
+        worst = 0.0
         if not self.n_groups:
-            return True
+            return worst
         at_x = gradient(x)
         for digit in range((self.n_groups - 1).bit_length()):
             is_moved = (np.arange(self.n_groups) >> digit) % 2 == 1
@@ -144,10 +157,15 @@ class HessianStructure:
                 moved[vector] = np.where(is_moved, other[vector], x[vector])
             difference = np.abs(gradient(moved) - at_x)
             change = np.array([difference[vector] for vector in self.vectors])
+            if not np.isfinite(change).all():
+                return math.nan
+            of_others = change[:, ~is_moved].max(axis=1)
+            is_coupled = of_others > 0.0
             bound = SETTINGS.tolerance * change[:, is_moved].max(axis=1)
-            if not (change[:, ~is_moved].max(axis=1) < bound).all():
-                return False
-        return True
+            with np.errstate(divide="ignore"):
+                ratios = of_others[is_coupled] / bound[is_coupled]
+            worst = max(worst, float(ratios.max(initial=0.0)))
+        return worst
 
 
 @compiled

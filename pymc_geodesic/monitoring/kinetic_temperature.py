@@ -129,8 +129,8 @@ class TemperatureMonitor(DrawMonitor):
     ) -> None:
         self._dims, self._friction_name, self._by_euler = dims, friction_name, by_euler
         self._remedy = (
-            f"Omit {arguments} if they are set, so that they are adapted; otherwise use more "
-            "tuning draws, {minibatches}, or GMC or NUTS."
+            f"Omit {arguments} if they are set, so that they are adapted; otherwise use "
+            "{minibatches}, GMC or NUTS, or 1,000 tuning draws if there were fewer."
         )
         self.initialize(0)
 

@@ -29,7 +29,7 @@ _ADAPT = (
 _MEAN_REMEDY = (
     "Use GMC or NUTS, which correct each step, or 1,000 tuning draws if there were fewer."
 )
-_MEAN_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use more tuning draws, or GMC or NUTS."
+_MEAN_REMEDY_IN_MODEL = f"{_ADAPT}; otherwise use GMC or NUTS, or more tuning draws."
 _VARIANCE_REMEDY = (
     "Use GMC or NUTS, which correct each step, {minibatches}, or 1,000 tuning draws if there were "
     "fewer. If other variables depend on it as a scale, change their parametrization (centered or "

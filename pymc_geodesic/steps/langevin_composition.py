@@ -26,6 +26,7 @@ from pymc_geodesic.adaptation.fixed import (
 from pymc_geodesic.adaptation.langevin_parameters import ParameterRule, UnderdampedRule
 from pymc_geodesic.adaptation.minibatch_cost import minibatch_cost
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
+from pymc_geodesic.adaptation.split_hamiltonian import SplitChoice
 from pymc_geodesic.adaptation.temperature_annealing import SETTINGS as THERMOSTATS
 from pymc_geodesic.adaptation.temperature_annealing import TemperatureAnnealing
 from pymc_geodesic.adaptation.whitened import WhitenedAdaptation
@@ -46,7 +47,6 @@ from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
-from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.monitoring.stationarity_monitors import (
@@ -170,8 +170,7 @@ def whitened_adaptation(
     rule: ParameterRule,
     n_steps: int | None,
     effects: GroupEffects | None = None,
-    may_split: bool = False,
-    effect_scales: EffectScaleMonitor | None = None,
+    split: SplitChoice | None = None,
 ) -> WhitenedAdaptation | Ineligibility:
     """Create the adaptation in whitened coordinates, or return the reason why there is none.
 
@@ -187,11 +186,8 @@ def whitened_adaptation(
         Step size, friction and number of steps for gradient noise of known variance.
     effects : GroupEffects, optional
         Effects of a hierarchical model, for ``metric="sparse"``.
-    may_split : bool
-        Whether the dynamics can split the Hamiltonian, if all variables are Euclidean and none is
-        an angle.
-    effect_scales : EffectScaleMonitor, optional
-        Of group effects without partial centering, for the choice to split the Hamiltonian.
+    split : SplitChoice, optional
+        Choice to split the Hamiltonian; never by default.
     metric, control_variates, n_steps
         See `pymc_geodesic.SGGMC`.
 
@@ -210,7 +206,6 @@ def whitened_adaptation(
         check_eligible_arguments(gradient, metric=metric, control_variates=control_variates)
         return gradient
     check_metric_has_coordinates(metric, product)
-    may_split = may_split and not angles and all(m.is_flat for _, m, _ in product.components)
     if control_variates in (1, 2) and gradient.control_variates is None:
         raise ValueError(
             f"control_variates={control_variates} has no effect "
@@ -221,6 +216,7 @@ def whitened_adaptation(
                 else "without minibatches. Omit it, or set batch_size="
             )
         )
+    split = split or SplitChoice(may_split=False)
     explored: WhitenedTrajectories | SparseTrajectories
     if effects is None:
         explored = trajectories = WhitenedTrajectories(
@@ -256,10 +252,9 @@ def whitened_adaptation(
             product,
             rule=rule,
             control_variates=control_variates,
-            is_split=may_split,
+            is_split=split.may_split,
         ),
-        may_split=may_split,
-        effect_scales=effect_scales,
+        split=split,
     )
 
 
@@ -279,8 +274,7 @@ def langevin_adaptation(
     max_annealed_thermostat: float = THERMOSTATS.max_thermostat,
     n_steps: int | None,
     effects: GroupEffects | None = None,
-    may_split: bool = False,
-    effect_scales: EffectScaleMonitor | None = None,
+    split: SplitChoice | None = None,
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
 
@@ -303,7 +297,7 @@ def langevin_adaptation(
         Parameters in the coordinates of the model, and the measurements on which they depend.
     max_annealed_thermostat : float
         Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
-    effects, may_split, effect_scales
+    effects, split
         See `whitened_adaptation`.
     metric, control_variates, gradient_noise, tune_temperature, n_steps
         See `pymc_geodesic.SGGMC`.
@@ -323,8 +317,7 @@ def langevin_adaptation(
         rule=rule,
         n_steps=n_steps,
         effects=effects,
-        may_split=may_split,
-        effect_scales=effect_scales,
+        split=split,
     )
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
@@ -418,6 +411,23 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
         _log.info(message)
 
 
+def split_choice(step: GeodesicStep, *, has_partial_centering: bool) -> SplitChoice:
+    """Create the choice to split the Hamiltonian of a step.
+
+    It is possible if the step samples all variables, all are Euclidean, and none is an angle. In
+    funnels the bounds on the step size do not hold: without partial centering, the scales of all
+    variables must be constant or monitored.
+    """
+    is_euclidean = all(manifold.is_flat for _, manifold, _ in step.product.components)
+    if not step.samples_all or not is_euclidean or angles_of(step.variables):
+        return SplitChoice(may_split=False)
+    if has_partial_centering:
+        return SplitChoice(may_split=True)
+    if other_variable_scales(step.model, step.variables):
+        return SplitChoice(may_split=False)
+    return SplitChoice(may_split=True, effect_scales=effect_scale_monitor(step))
+
+
 def compose_geodesic_langevin(
     step: GeodesicStep,
     dynamics: Dynamics,
@@ -483,10 +493,6 @@ def compose_geodesic_langevin(
     )
     repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
     effects = find_group_effects(step, metric, compile_kwargs) if whitens else None
-    may_split, effect_scales = step.samples_all and whitens, None
-    if may_split and effects is None:
-        may_split = not other_variable_scales(step.model, step.variables)
-        effect_scales = effect_scale_monitor(step)
     step.adaptation = adaptation = langevin_adaptation(
         estimator,
         product,
@@ -501,8 +507,7 @@ def compose_geodesic_langevin(
         tune_temperature=tune_temperature,
         n_steps=n_steps,
         effects=effects,
-        may_split=may_split,
-        effect_scales=effect_scales,
+        split=split_choice(step, has_partial_centering=effects is not None) if whitens else None,
     )
     monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
     step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)

@@ -106,11 +106,11 @@ class SGGMC(GeodesicStep):
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
         that the gradient noise decreases with the width of the posterior. With 2 they estimate the
-        remainder of the first-order expansion, for which the Hessian over all rows is computed too.
+        remainder of the first-order expansion, with the Hessian of the terms of all rows.
         With False, or if an order does not halve the variance of the gradient noise, minibatch
         gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
-        the cost of an independent draw; 2 only with at most 64 coordinates, not counting effects of
-        the groups of one factor, for which the Hessian is sparse.
+        the cost of an independent draw; 2 only if at most 64 passes over all rows determine the
+        Hessian: one for each coordinate, or for each vector or column of effects of one factor.
     tune_temperature : float, optional
         Initial kinetic temperature of tuning if coordinates are not adapted, which is annealed to
         that of sampling; if it is specified, they are not. At a high temperature a chain usually
@@ -183,7 +183,8 @@ class SGGMC(GeodesicStep):
     By default the warm-up runs `GMC` on a subsample of the rows and adapts the metric, evaluates
     the gradient of all rows at the centering point of the control variates, and measures the
     variance b_j of the gradient estimate along each coordinate. If the posterior is nearly N(0, I)
-    in whitened coordinates z, and all variables are Euclidean, the Hamiltonian is split: the exact
+    in whitened coordinates z, all variables are Euclidean and none is an angle, and no variable is
+    in a funnel with its scale (:doc:`/samplers`), the Hamiltonian is split: the exact
     flow of N(0, I), a rotation of (z, v), replaces straight lines, and the velocity is kicked by
     the residual ∇log π(z) + z. The step size h, in posterior standard deviations, is at most
     min(1, b_max^(−1/2)) then, with 1/2 in place of 1 otherwise, and smaller if the posterior is far

@@ -109,11 +109,11 @@ class SGLD(GeodesicStep):
         Order of the control variates for minibatch gradients. With 1, minibatches estimate the
         difference from the gradient at a centering point, where that over all rows is known, so
         that the gradient noise decreases with the width of the posterior. With 2 they estimate the
-        remainder of the first-order expansion, for which the Hessian over all rows is computed too.
+        remainder of the first-order expansion, with the Hessian of the terms of all rows.
         With False, or if an order does not halve the variance of the gradient noise, minibatch
         gradients are used alone. ``"auto"`` starts with 1, and chooses 2 or none where that reduces
-        the cost of an independent draw; 2 only with at most 64 coordinates, not counting effects of
-        the groups of one factor, for which the Hessian is sparse.
+        the cost of an independent draw; 2 only if at most 64 passes over all rows determine the
+        Hessian: one for each coordinate, or for each vector or column of effects of one factor.
     batch_size : int, optional
         Number of rows per minibatch. All rows by default, except with ``pm.Minibatch``.
     minibatch : str, variable or sequence of them, optional

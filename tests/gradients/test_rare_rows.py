@@ -26,7 +26,7 @@ def use(setup: Setup, order: int, is_rare: np.ndarray) -> None:
         setup.center(setup.here)
     if order == 2:
         assert setup.gradient.compile_second_order()
-        setup.gradient.use_second_order()
+        setup.gradient.use_second_order(*setup.gradient.second_order_sums())
 
 
 def some_rows(setup: Setup) -> np.ndarray:

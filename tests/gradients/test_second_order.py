@@ -42,22 +42,19 @@ def plain():
 
 def use_second_order(setup: Setup) -> None:
     setup.center(setup.here)
-    setup.gradient.use_second_order()
+    setup.gradient.use_second_order(*setup.gradient.second_order_sums())
 
 
 def difference_hessian(setup: Setup, x: np.ndarray) -> np.ndarray:
     """Hessian of the terms of all rows, by differences of their gradient."""
-
-    def gradient(x: np.ndarray) -> np.ndarray:
-        return setup.gradient._total.sum_over(x, setup.source.all_rows(), rest=0.0)[:-1]
-
+    gradient = setup.gradient.gradient_of_rows
     steps = 1e-5 * np.eye(x.size)
     return np.array([gradient(x + e) - gradient(x - e) for e in steps]).T / 2e-5
 
 
 def test_hessian_is_that_of_the_terms_of_all_rows(setup):
     setup.center(setup.here)
-    setup.gradient.use_second_order()
+    setup.gradient.use_second_order(*setup.gradient.second_order_sums())
     found = setup.gradient.second_order.hessian.rows
     tolerance_of_differences = max(1e3 * tolerance(setup), 1e-7)
     assert error(found, difference_hessian(setup, setup.here)) < tolerance_of_differences
@@ -303,7 +300,7 @@ def test_sparse_rows_have_second_derivatives():
     gradient = step.adaptation.gradient
     here, there = np.random.default_rng(5).normal(size=(2, 6))
     gradient.center_at(here, gradient.gradient_of_all_rows(here))
-    gradient.use_second_order()
+    gradient.use_second_order(*gradient.second_order_sums())
     step.estimator.next_minibatches(1)
     estimates = [values(gradient.estimated, there, 6, start) for start in range(101)]
     assert error(np.mean(estimates, axis=0), gradient.gradient_of_all_rows(there)) < 1e-10

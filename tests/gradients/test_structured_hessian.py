@@ -54,7 +54,7 @@ def centered(step):
     here, there = 0.5 * np.random.default_rng(2).normal(size=(2, gradient.size))
     gradient.center_at(here, gradient.gradient_of_all_rows(here))
     assert gradient.compile_second_order()
-    gradient.use_second_order()
+    gradient.use_second_order(*gradient.second_order_sums())
     return gradient, here, there
 
 
@@ -62,12 +62,6 @@ def estimates(step, x):
     step.estimator.next_minibatches(1)
     function = step.adaptation.gradient.estimated
     return np.array([values(function, x, x.size, start) for start in range(N)])
-
-
-def gradient_of_rows(step):
-    """Gradient of the terms of all rows."""
-    total = step.adaptation.gradient._total
-    return lambda x: total.sum_over(x, step.estimator.source.all_rows(), rest=0.0)[:-1]
 
 
 def difference_hessian(gradient, x):
@@ -85,7 +79,7 @@ def test_few_products_determine_the_hessian(step):
     gradient, here, _ = centered(step)
     hessian = gradient.second_order.hessian
     assert hessian.structure.n_products == 5
-    expected = difference_hessian(gradient_of_rows(step), here)
+    expected = difference_hessian(gradient.gradient_of_rows, here)
     found = np.array([hessian.times(each) for each in np.eye(gradient.size)])
     assert error(found, expected) < 1e-7
 
@@ -126,8 +120,8 @@ def test_every_pair_of_coupled_groups_is_found(pair, unit):
         return found
 
     points = np.random.default_rng(1).normal(size=(2, 2 * G + 1))
-    assert not structure.fits(gradient, *points)
-    assert structure.fits(lambda x: -x, *points)
+    assert structure.coupling(gradient, *points) > 1.0
+    assert structure.coupling(lambda x: -x, *points) == 0.0
 
 
 def test_variables_on_a_sphere_have_no_groups():

@@ -24,7 +24,7 @@ def test_temperature_above_and_below_1(temperature, width):
     assert found.value == pytest.approx(temperature)
     assert f"the draws are {width} than the posterior" in found.finding
     assert "Omit step_size, friction and gradient_noise" in found.remedy
-    assert "otherwise use more tuning draws" in found.remedy
+    assert "otherwise use {minibatches}, GMC or NUTS" in found.remedy
 
 
 @pytest.mark.parametrize("temperature", [0.91, 1.0, 1.09])
