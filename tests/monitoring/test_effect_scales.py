@@ -118,7 +118,7 @@ def is_warned(model, step, caplog):
 )
 def test_seeds_have_a_warning(scale, sampler, caplog):
     model = seeds(scale)
-    assert is_warned(model, sampler(model=model), caplog)
+    assert is_warned(model, sampler(model=model, metric="dense"), caplog)
 
 
 @pytest.mark.slow
