@@ -79,7 +79,8 @@ class MinibatchCostSettings:
         Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
         Ratio of the time with minibatches to that with all rows above which a message recommends
-        all rows. Heuristic.
+        all rows; above the largest error of the prediction in small data sets, where it was 2.1 and
+        0.55 was measured, for correlated effects of 10,000 rows.
     """
 
     prior_rows: float = 9.0
@@ -97,7 +98,7 @@ class MinibatchCostSettings:
     exponent_all: float = 1.0 / 12.0
     max_draws: float = 2.0
     min_rows: int = 5_000
-    reported_ratio: float = 2.0
+    reported_ratio: float = 4.0
 
 
 SETTINGS = MinibatchCostSettings()

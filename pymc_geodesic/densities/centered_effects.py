@@ -10,6 +10,7 @@ Roberts and Sköld 2007).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -33,6 +34,8 @@ from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, 
 from pymc_geodesic.densities.variables import ManifoldVariable, manifold_variables
 from pymc_geodesic.minibatches.model_rows import model_with
 from pymc_geodesic.minibatches.row_inputs import drawn_rows
+
+_log = logging.getLogger("pymc")
 
 MIN_ROWS = 50
 """Minimum average number of rows per group for the centered form. With 30 to 1,000 rows per group
@@ -156,8 +159,14 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
         gathered = [each for each in rows.gathered.values() if each.effect == i]
         factors = scales_of([each.entries for each in gathered], graphs)
         scale = positive_scale(factors, 1 if len(variable.shape) == 1 else variable.shape[1])
+        if scale is not None and scale.matrix is not None:
+            _log.info(
+                "correlated group effects of %r stay non-centered with minibatches. Write them as "
+                "pm.MvNormal(..., chol=...), or use GMC, which samples both forms",
+                variable.name,
+            )
         if scale is None or scale.matrix is not None or i in rows.in_products:
-            continue  # correlated effects stay non-centered
+            continue
         inputs = [v for v in graph_inputs([scale.diagonal]) if not isinstance(v, Constant)]
         if any(isinstance(v, SharedVariable) or v.name not in values for v in inputs):
             continue

@@ -1,5 +1,7 @@
 """Models in which group effects replace offsets."""
 
+import logging
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -100,6 +102,15 @@ def other_use():
 def test_other_models_are_unchanged(make):
     model = make()
     assert with_centered_effects(model) == (model, None)
+
+
+def test_correlated_effects_have_a_message(caplog):
+    with pm.Model() as model, caplog.at_level(logging.INFO, "pymc"):
+        chol = pm.HalfNormal("scale") * np.array([[1.0, 0.0], [0.6, 0.8]])
+        effects = pm.Normal("z", shape=(GROUPS, 2)) @ chol.T
+        pm.Normal("y", effects[GROUP, 0] + effects[GROUP, 1] * X, 1.0, observed=Y)
+        assert with_centered_effects(model) == (model, None)
+    assert "'z' stay non-centered with minibatches. Write them as pm.MvNormal" in caplog.text
 
 
 def test_number_of_rows_of_a_stream():
