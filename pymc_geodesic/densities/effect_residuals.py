@@ -85,7 +85,7 @@ def other_variable_scales(model: Model, variables: Sequence[ManifoldVariable]) -
     >>> from pymc_geodesic.densities.variables import manifold_variables
     >>> with pm.Model() as model:
     ...     tau = pm.HalfNormal("tau")
-    ...     u, t = pm.Normal("u", 0.0, tau, shape=2), pm.StudentT("t", 4.0, 0.0, tau, shape=2)
+    ...     u, t = pm.Normal("u", 0.0, tau, shape=2), pm.Laplace("t", 0.0, tau, shape=2)
     ...     level = pm.Normal("level", pm.Normal("mean of level"))
     ...     y = pm.Normal("y", level + u + t, observed=[0.0, 1.0])
     >>> other_variable_scales(model, manifold_variables(model, None, None))
