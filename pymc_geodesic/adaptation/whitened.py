@@ -497,7 +497,7 @@ class WhitenedAdaptation:
     def _recenter(self, chain: LangevinChain) -> int:
         """Move the centering point to the mean of the draws if that is far; update the parameters.
 
-        The Hamiltonian is no longer split if the draws show a funnel of group effects.
+        If the draws show a funnel of group effects, the split of the Hamiltonian ends.
 
         Return the number of gradient evaluations; a pass over all rows counts as one.
         """

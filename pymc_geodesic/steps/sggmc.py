@@ -184,13 +184,13 @@ class SGGMC(GeodesicStep):
     the gradient of all rows at the centering point of the control variates, and measures the
     variance b_j of the gradient estimate along each coordinate. If the posterior is nearly N(0, I)
     in whitened coordinates z, all variables are Euclidean and none is an angle, and no variable is
-    in a funnel with its scale (:doc:`/samplers`), the Hamiltonian is split: the exact
-    flow of N(0, I), a rotation of (z, v), replaces straight lines, and the velocity is kicked by
-    the residual ∇log π(z) + z. The step size h, in posterior standard deviations, is at most
-    min(1, b_max^(−1/2)) then, with 1/2 in place of 1 otherwise, and smaller if the posterior is far
-    from normal, if many coordinates depend on few scale parameters, or if the gradient noise varies
-    over the posterior. The friction is C_j = 1 + h b_j / 2, and the injected noise is that of this
-    friction minus the noise of the gradient estimate.
+    in a funnel with its scale, the Hamiltonian is split: the exact flow of N(0, I), a rotation of
+    (z, v), replaces straight lines, and the velocity is kicked by the residual ∇log π(z) + z. The
+    step size h, in posterior standard deviations, is at most min(1, b_max^(−1/2)) then, with 1/2 in
+    place of 1 otherwise, and smaller if the posterior is far from normal, if many coordinates
+    depend on few scale parameters, or if the gradient noise varies over the posterior. The friction
+    is C_j = 1 + h b_j / 2, and the injected noise is that of this friction minus the noise of the
+    gradient estimate.
 
     *Coordinates are adapted* means that the warm-up determines a metric and, with minibatches,
     control variates and the variance of the gradient noise. Each gradient then contains all rows of
