@@ -39,9 +39,10 @@ class MinibatchCostSettings:
 
     They are estimated from the processor time of draws of logistic, normal and Poisson regressions
     with 10⁴ to 10⁶ rows and up to 2,000 groups (`benchmarks.minibatch_cost`), where the predicted
-    ratio of times was 0.3 to 1.1 times the measured one, and 0.2 and 0.3 times for correlated
-    intercepts and slopes, whose prior is more expensive. The effective sample size per draw was 0.8
-    to 1.6 times that with all rows; the ratio is assumed to be 1.
+    ratio of times was 0.2 to 7 times the measured one: smallest for correlated intercepts and
+    slopes, whose prior is more expensive, and largest where second order removes nearly all noise.
+    The effective sample size per draw was 0.4 to 1.6 times that with all rows; the ratio is assumed
+    to be 1.
 
     Values without a stated source are heuristic; no measurement supports them.
 
@@ -79,8 +80,8 @@ class MinibatchCostSettings:
         Number of rows below which no message is issued, since sampling takes seconds in any case.
     reported_ratio : float
         Ratio of the time with minibatches to that with all rows above which a message recommends
-        all rows; above the largest error of the prediction in small data sets, where it was 2.1 and
-        0.55 was measured, for correlated effects of 10,000 rows.
+        all rows. A single experiment with correlated effects of 10,000 rows measured 0.55 where 2.1
+        was predicted.
     """
 
     prior_rows: float = 9.0
