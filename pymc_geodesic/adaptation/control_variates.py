@@ -93,10 +93,10 @@ class ControlVariateOrder:
         noise, gradient = self._noise, self._noise.gradient
         self._may_try_second = gradient.is_centered and self._order == "auto"
         if not gradient.is_centered:
-            return noise.differences(z, noise.n_pairs, stream)
+            return noise.differences(z, noise.n_trial_pairs, stream)
         if self._order == 2:
             self._use_second_order_of_pairs(z, stream)
-        differences = noise.differences(z, noise.n_pairs, stream)
+        differences = noise.differences(z, noise.n_trial_pairs, stream)
         cost = steps_per_draw(*self._principal_variances(differences))
         if self._is_promising(cost, steps_per_draw):
             differences = self._try_second_order(z, stream, steps_per_draw)
@@ -106,7 +106,7 @@ class ControlVariateOrder:
         ratio = float(np.mean(differences**2) / np.mean(plain**2))
         if not ratio < SETTINGS.max_noise_ratio:
             noise.measured.noise_ratio, self._may_try_second = 1.0, False
-            return noise.differences(z, noise.n_pairs, stream)
+            return noise.differences(z, noise.n_trial_pairs, stream)
         noise.measured.noise_ratio = ratio
         self._use(order)
         return differences
@@ -186,7 +186,7 @@ class ControlVariateOrder:
         variances, sd = noise.variances, noise.sd
         self._use_second_order_of_pairs(z, stream)
         # with the same minibatches, since a few of them may contribute nearly all of the noise
-        first, second = noise.differences_of_orders((1, 2), z, noise.n_pairs, stream)
+        first, second = noise.differences_of_orders((1, 2), z, noise.n_trial_pairs, stream)
         ratio = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
         if is_measured:
             of_first, of_second = (variances, sd), (ratio * variances, ratio * sd)

@@ -36,6 +36,8 @@ class GradientNoiseSettings:
         Number of pairs of minibatches of a measurement: 800, or 20 for each Euclidean coordinate if
         that is more, and at most 2,000. The standard error of a variance is 5 % with 800 pairs of
         normal noise, by calculation.
+    trial_pairs : int
+        Number of pairs for the choice of the order of the control variates without a dense metric.
     max_pair_values : int
         Upper bound on the number of pairs above the minimum, times the number of coordinates.
     rare_minibatches : float
@@ -81,6 +83,7 @@ class GradientNoiseSettings:
     min_pairs: int = 800
     pairs_per_dimension: int = 20
     max_pairs: int = 2000
+    trial_pairs: int = 400
     max_pair_values: int = 20_000_000
     rare_minibatches: float = 100.0
     max_rare_pairs: int = 20_000
@@ -248,6 +251,13 @@ class NoiseMeasurement:
         n_rare = min(0.5 * SETTINGS.rare_minibatches / self.rare_row_probability, most)
         at_point = SETTINGS.pairs_per_point
         return at_point * (max(self._n_usual_pairs, int(n_rare)) // at_point)
+
+    @property
+    def n_trial_pairs(self) -> int:
+        """Number of pairs for the choice of the order, and of directions of a dense metric."""
+        if self.gradient.metric.is_dense:
+            return self.n_pairs
+        return SETTINGS.trial_pairs * (self.n_pairs // self._n_usual_pairs)
 
     @property
     def _n_usual_pairs(self) -> int:

@@ -174,18 +174,16 @@ class BoundedParameters:
         ----------
         noise, noise_sd : ndarray, shape (size,)
             Mean over the posterior of the variance of the gradient estimate along each coordinate,
-            and its standard deviation.
+            and its standard deviation. Its bound on the step size has no minimum here: with shorter
+            steps than the minimum the sampler would be slower, with the minimum it is wrong.
         """
-        by_heterogeneity = self._max_step_size_for_heterogeneity(noise, noise_sd)
-        bounds = replace(self.bounds, by_heterogeneity=by_heterogeneity)
+        by_heterogeneity = self.rule.max_step_size_for_heterogeneity(noise, noise_sd)
+        bounds = replace(self.bounds, by_heterogeneity=max(by_heterogeneity, 1e-12))
         return self._within(bounds, noise, None).decorrelation_steps
 
     def bound_by_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> None:
         """Bound the step size by noise heterogeneity; see `decorrelation_steps`."""
-        self.bounds.by_heterogeneity = self._max_step_size_for_heterogeneity(noise, noise_sd)
-
-    def _max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
-        return max(
+        self.bounds.by_heterogeneity = max(
             self.rule.max_step_size_for_heterogeneity(noise, noise_sd),
             SETTINGS.min_step_size_for_heterogeneity,
         )

@@ -363,12 +363,12 @@ class WhitenedAdaptation:
         """Split the Hamiltonian, and bound the step size by the shape of the posterior."""
         bounded, bounds, trajectories = self._bounded, self._bounded.bounds, self._trajectories
         windows = trajectories.windows
-        # with exceptions, the step size of a split exploration shows their leapfrog errors
+        # their leapfrog errors show in the step size of the exploration
         bounded.is_harmonic, by_residual = self._split.choose(
             self.gradient.metric,
             windows.positions,
             windows.gradients,
-            may_have_exceptions=trajectories.is_split,
+            may_have_exceptions=self.has_sparse_metric and trajectories.is_split,
         )
         bounds.by_posterior = min(bounds.by_posterior, by_residual)
         self._bound_step_size_by_shape()
@@ -429,9 +429,8 @@ class WhitenedAdaptation:
         if gradient.order == 2:
             self._rescale_groups(chain)
             noise.choose_clipping(chain.z, chain.stream)
-        if d and (gradient.order == 2 or gradient.metric.is_dense):
-            # other pairs, whose variances are not biased by the choice of directions and bounds
-            differences = noise.differences(chain.z, noise.n_pairs, chain.stream)
+        # other pairs, whose variances are not biased by the choice of order, directions and bounds
+        differences = noise.differences(chain.z, noise.n_pairs, chain.stream)
         noise.replace(differences)
         self._bounded.bounds.by_anisotropy = max_step_size_for_anisotropic_noise(
             self._points, differences

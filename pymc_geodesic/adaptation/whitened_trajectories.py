@@ -62,6 +62,9 @@ class TrajectorySettings:
         Minimum number of draws in a window after which a coordinate ceases to be harmonic.
     min_fitted : int
         Minimum number of draws of a window that shows that the metric fits new draws.
+    max_square_distance : float
+        Upper bound on the mean square of the whitened coordinates of these draws, which is 1 for
+        N(0, I). The residual of a normal posterior is also small far from it.
     draws_per_coordinate : float
         Number of draws that are kept of the last window, per coordinate, below which a dense metric
         is the inverse curvature at its origin.
@@ -95,7 +98,8 @@ class TrajectorySettings:
     length_jitter: float = 0.4
     step_size_jitter: float = 0.1
     draws_for_leapfrog: int = 50
-    min_fitted: int = 30
+    min_fitted: int = 40
+    max_square_distance: float = 1.5
     draws_per_coordinate: float = 2.0
     min_curvature: float = 1e-8
     split_rejections: float = 0.5
@@ -222,7 +226,7 @@ class WhitenedTrajectories:
     windows : MassMatrixWindows
         Draws and gradients of the current window.
     fits_new_draws : bool
-        Whether the residual of the draws of the last window, if they are many, was small in the
+        Whether the draws of the last window of an exploration were many, and near N(0, I) in the
         metric before it.
     """
 
@@ -444,8 +448,10 @@ class WhitenedTrajectories:
         self._averaging.update(acceptance)
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
             return None, 0
-        self.windows.discard_early()
         d = self.gradient.n_euclidean
+        self.fits_new_draws = self._only_explores and self._window_is_near_normal()
+        if not self.fits_new_draws:
+            self.windows.discard_early()
         factor = self.windows.factor(d)
         if factor is None:
             return None, 0
@@ -454,18 +460,12 @@ class WhitenedTrajectories:
             for (part, dim), longest in zip(self._curved, self._max_lengths, strict=True)
         ]
         positions, gradients = self.windows.positions[:, :d], self.windows.gradients[:, :d]
-        _, is_small = harmonic_coordinates(
-            mean_square_residual(self.gradient.metric, positions, gradients)
-        )
-        self.fits_new_draws = (
-            is_small and d == self.product.size and len(positions) >= SETTINGS.min_fitted
-        )
-        if not (self._only_explores and self.fits_new_draws):
+        if not self.fits_new_draws:
             self._averaging.restart(SETTINGS.step_size_after_update)
         metric = centered_metric(Metric(x[:d], factor, np.array(lengths)), positions, gradients)
         n_evaluations = 0
         has_few_draws = len(positions) < SETTINGS.draws_per_coordinate * d
-        is_last = self._n_draws == self._n_windows or (self._only_explores and self.fits_new_draws)
+        is_last = self._n_draws == self._n_windows or self.fits_new_draws
         if metric.is_dense and has_few_draws and is_last:
             factor = factor_by_curvature(metric, x, self.gradient.exact_gradient)
             n_evaluations = 2 * d
@@ -482,6 +482,16 @@ class WhitenedTrajectories:
             is_small |= self._has_small_residual
         self._set_integrator(is_harmonic, has_small_residual=is_small)
         return self.gradient.whiten(x), n_evaluations
+
+    def _window_is_near_normal(self) -> bool:
+        """Whether the draws of the window are many, and near N(0, I) in the present metric."""
+        d, metric = self.gradient.n_euclidean, self.gradient.metric
+        if d < self.product.size or len(self.windows) < SETTINGS.min_fitted:
+            return False
+        positions, gradients = self.windows.positions, self.windows.gradients
+        _, is_small = harmonic_coordinates(mean_square_residual(metric, positions, gradients))
+        square_distance = float(np.mean(metric.whiten(positions) ** 2))
+        return is_small and square_distance <= SETTINGS.max_square_distance
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

@@ -225,7 +225,7 @@ def whitened_adaptation(
             target_accept=EXPLORATION_ACCEPTANCE,
             metric=metric,
             angles=angles,
-            may_split=False,
+            may_split=split.may_split,
             only_explores=True,
         )
     else:
