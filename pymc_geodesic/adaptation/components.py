@@ -77,8 +77,10 @@ def join_euclidean(product: Product) -> Product:
     return Product([*euclidean, *curved])
 
 
-def describe_adaptation(adapted: Sequence[str], specified: Sequence[str]) -> str:
-    """Describe what is adapted, and what is user-specified.
+def describe_adaptation(
+    adapted: Sequence[str], specified: Sequence[str], chosen: Sequence[str] = ()
+) -> str:
+    """Describe what is adapted, what is user-specified, and what the last warm-up chose.
 
     Examples
     --------
@@ -88,4 +90,5 @@ def describe_adaptation(adapted: Sequence[str], specified: Sequence[str]) -> str
     """
     verb = "is" if len(specified) == 1 else "are"
     rest = f"; {listed(specified)} {verb} user-specified" if specified else ""
-    return f"adapts {listed(adapted)}{rest}."
+    choices = f" The last warm-up chose {listed(chosen)}." if chosen else ""
+    return f"adapts {listed(adapted)}{rest}.{choices}"

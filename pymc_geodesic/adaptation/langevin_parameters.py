@@ -199,15 +199,15 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Upper bound on h due to the shape of the posterior.
 
         Parameters
         ----------
-        exploration_step_size : float or None
-            Leapfrog step size of Metropolis-corrected trajectories with an acceptance probability
-            of 0.8, if it is known.
+        exploration_step_size : float
+            Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8, of
+            the leapfrog integrator or of a split Hamiltonian.
         dim : int
             Dimension of the posterior.
         has_shared_scales : bool
@@ -243,8 +243,6 @@ class UnderdampedRule:
     0.25
     >>> round(rule.max_step_size_for_shape(0.2, 1000, has_shared_scales=True), 2)
     0.1
-    >>> rule.max_step_size_for_shape(None, 10, has_shared_scales=False)
-    0.1
     >>> rule.max_step_size_for_heterogeneity(np.array([5.0]), np.array([0.5]))
     inf
     >>> round(rule.max_step_size_for_heterogeneity(np.array([5.0, 4.0]), np.array([0.5, 4.4])), 3)
@@ -265,7 +263,7 @@ class UnderdampedRule:
         return underdamped_parameters(noise, step_size=longest, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Bound h by the step size of trajectories; see `ParameterRule`.
 
@@ -274,9 +272,9 @@ class UnderdampedRule:
         varies, as in a funnel or near a steep edge, and steps without a Metropolis correction have
         to be even shorter.
         """
-        if exploration_step_size is None:
-            return SETTINGS.min_step_size_for_shape
-        ratio = exploration_step_size / (SETTINGS.reference_step_size / dim) ** 0.25
+        reference = (SETTINGS.reference_step_size / dim) ** 0.25
+        exploration_step_size = min(exploration_step_size, reference)  # longer with a split
+        ratio = exploration_step_size / reference
         relative = min(ratio / SETTINGS.near_normal, 1.0) ** SETTINGS.shape_exponent
         longest = max(SETTINGS.max_step_size * relative, SETTINGS.min_step_size_for_shape)
         if not has_shared_scales:
@@ -313,7 +311,7 @@ class OverdampedRule:
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Return infinity: only the noise bounds h."""
         return math.inf

@@ -50,7 +50,6 @@ from pymc_geodesic.adaptation.step_size_bounds import (
 )
 from pymc_geodesic.adaptation.warm_up import SETTINGS, WarmUp
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
-from pymc_geodesic.arguments import listed
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.integrators import NOT_HARMONIC
@@ -142,12 +141,12 @@ class WhitenedAdaptation:
         else:
             specified.append(f"n_steps={self._n_steps}")
         cost = "" if self.cost is None else f" {self.cost}."
-        return describe_adaptation(adapted, specified) + cost + self._describe_choices()
+        return describe_adaptation(adapted, specified, self._describe_choices()) + cost
 
-    def _describe_choices(self) -> str:
+    def _describe_choices(self) -> list[str]:
         chosen = self.parameters
         if chosen is None:
-            return ""
+            return []
         choices = [f"step size {chosen.step_size:.2g} (posterior standard deviations)"]
         if self._n_steps is None:
             choices.append(f"n_steps={chosen.n_steps}")
@@ -156,7 +155,7 @@ class WhitenedAdaptation:
             choices.append(f"control variates of order {order}" if order else "no control variates")
         if chosen.is_harmonic.any():
             choices.append("the split Hamiltonian")
-        return f" The last warm-up chose {listed(choices)}."
+        return choices
 
     @property
     def has_sparse_metric(self) -> bool:
@@ -383,7 +382,7 @@ class WhitenedAdaptation:
         else:
             sizes = [part.stop - part.start for part in self._model_product.slices.values()]
             by_shape = bounded.rule.max_step_size_for_shape(
-                None if trajectories.is_split else trajectories.recent_step_size,
+                trajectories.recent_step_size,
                 self._model_product.dim,
                 has_shared_scales=has_shared_scales(sizes),
             )

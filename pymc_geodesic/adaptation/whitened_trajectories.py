@@ -62,9 +62,6 @@ class TrajectorySettings:
         Minimum number of draws in a window after which a coordinate ceases to be harmonic.
     min_fitted : int
         Minimum number of draws of a window that shows that the metric fits new draws.
-    max_square_distance : float
-        Upper bound on the mean square of the whitened coordinates of these draws, which is 1 for
-        N(0, I). The residual of a normal posterior is also small far from it.
     draws_per_coordinate : float
         Number of draws that are kept of the last window, per coordinate, below which a dense metric
         is the inverse curvature at its origin.
@@ -99,7 +96,6 @@ class TrajectorySettings:
     step_size_jitter: float = 0.1
     draws_for_leapfrog: int = 50
     min_fitted: int = 40
-    max_square_distance: float = 1.5
     draws_per_coordinate: float = 2.0
     min_curvature: float = 1e-8
     split_rejections: float = 0.5
@@ -226,8 +222,9 @@ class WhitenedTrajectories:
     windows : MassMatrixWindows
         Draws and gradients of the current window.
     fits_new_draws : bool
-        Whether the draws of the last window of an exploration were many, and near N(0, I) in the
-        metric before it.
+        Whether the residual of the draws of the last window of an exploration, if they are many,
+        was small in the metric before it. Then all of them are kept, since they are from the
+        posterior.
     """
 
     whitens = needs_warm_up = True
@@ -267,11 +264,21 @@ class WhitenedTrajectories:
         return self.describe(*self.describe_metric())
 
     def describe(self, adapted: list[str], specified: list[str]) -> str:
-        """Describe the adaptation, given what is adapted and user-specified of the coordinates."""
-        adapted = [*adapted, "step size"]
+        """Describe the adaptation, given what is adapted and user-specified of the coordinates.
+
+        Also what the last warm-up in this process chose.
+        """
+        adapted, chosen = [*adapted, "step size"], []
         if self._n_steps is None:
-            return describe_adaptation([*adapted, "length of trajectories"], specified)
-        return describe_adaptation(adapted, [*specified, f"n_steps={self._n_steps}"])
+            adapted.append("length of trajectories")
+        else:
+            specified = [*specified, f"n_steps={self._n_steps}"]
+        if self.is_tuned:
+            step_size = self._averaging.average
+            chosen.append(f"step size {step_size:.2g} (posterior standard deviations)")
+            if self.is_split:
+                chosen.append("the split Hamiltonian")
+        return describe_adaptation(adapted, specified, chosen)
 
     def describe_metric(self) -> tuple[list[str], list[str]]:
         """Describe what is adapted of the coordinates, and what is user-specified."""
@@ -449,7 +456,7 @@ class WhitenedTrajectories:
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
             return None, 0
         d = self.gradient.n_euclidean
-        self.fits_new_draws = self._only_explores and self._window_is_near_normal()
+        self.fits_new_draws = self._only_explores and self._fits_window()
         if not self.fits_new_draws:
             self.windows.discard_early()
         factor = self.windows.factor(d)
@@ -483,15 +490,16 @@ class WhitenedTrajectories:
         self._set_integrator(is_harmonic, has_small_residual=is_small)
         return self.gradient.whiten(x), n_evaluations
 
-    def _window_is_near_normal(self) -> bool:
-        """Whether the draws of the window are many, and near N(0, I) in the present metric."""
-        d, metric = self.gradient.n_euclidean, self.gradient.metric
-        if d < self.product.size or len(self.windows) < SETTINGS.min_fitted:
+    def _fits_window(self) -> bool:
+        """Whether the window has many draws, and the present metric fits them."""
+        is_euclidean = self.gradient.n_euclidean == self.product.size
+        if not is_euclidean or len(self.windows) < SETTINGS.min_fitted:
             return False
-        positions, gradients = self.windows.positions, self.windows.gradients
-        _, is_small = harmonic_coordinates(mean_square_residual(metric, positions, gradients))
-        square_distance = float(np.mean(metric.whiten(positions) ** 2))
-        return is_small and square_distance <= SETTINGS.max_square_distance
+        windows = self.windows
+        _, is_small = harmonic_coordinates(
+            mean_square_residual(self.gradient.metric, windows.positions, windows.gradients)
+        )
+        return is_small
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

@@ -9,7 +9,7 @@ import logging
 import math
 import os
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
@@ -243,6 +243,33 @@ def check_burn_in(
         "range(chains)], or sample with tune > 0."
     )
     raise SamplingError(see(message, "tune-0"))
+
+
+def data_values(model: Model) -> dict[str, np.ndarray]:
+    """Return the present values of the data containers of a model, without copies."""
+    return {each.name: each.get_value(borrow=True) for each in model.data_vars}
+
+
+def warn_about_changed_data(name: str, model: Model, tuned: Mapping[str, np.ndarray]) -> None:
+    """Warn if data containers have other values than when a step was tuned.
+
+    Parameters
+    ----------
+    name : str
+        Name of the step, which is used without warm-up.
+    model : pymc.Model
+    tuned : mapping of str to ndarray
+        `data_values` of the model at that time.
+    """
+    now = data_values(model)
+    changed = [each for each, value in now.items() if value is not tuned.get(each)]
+    if changed:
+        message = (
+            f"tune=0 keeps metric and step size that {name} has tuned with other data: "
+            f"{', '.join(map(repr, changed))} changed since then. Draws can be slow to mix, and "
+            "those of samplers without Metropolis correction wrong. Sample with tune > 0"
+        )
+        _log.warning(see(message, "tune-0"))
 
 
 def check_log_density(

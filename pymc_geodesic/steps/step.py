@@ -36,12 +36,14 @@ from pymc_geodesic.steps.checks import (
     check_burn_in,
     check_log_density,
     check_smoothness,
+    data_values,
     divergence_error,
     draws_minibatches,
     global_variables,
     invalid_start_error,
     untuned_error,
     warn_about_backend,
+    warn_about_changed_data,
     warn_about_memory,
     warn_about_square_frames,
     wrong_model_error,
@@ -278,6 +280,7 @@ class GeodesicStep(BlockedStep):
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._has_started = self._has_local_values = False
+        self._data_of_warm_up: dict[str, np.ndarray] = {}
         # values of the last draw, for `_changed_by_other_step`
         self._last_values: dict[str, np.ndarray] = {}
 
@@ -364,6 +367,8 @@ class GeodesicStep(BlockedStep):
         self.estimator.reset(int(self.rng.integers(2**63)))
         self._n_tune, self._n_draws = tune, draws
         self.draw, self.tune = 0, tune > 0
+        if tune:
+            self._data_of_warm_up = data_values(self._user_model)
         self.sampler.initialize(stream, tune, draws)
         self._reset_point()
         for monitor in self.monitors:
@@ -417,6 +422,8 @@ class GeodesicStep(BlockedStep):
             return
         if adaptation.is_tuned:
             check_burn_in(name, self.model, self.variables, point)
+            warn_about_changed_data(name, self._user_model, self._data_of_warm_up)
+            self._data_of_warm_up = data_values(self._user_model)  # warn once
         elif adaptation.whitens:
             raise untuned_error(name)
 

@@ -298,6 +298,8 @@ def test_noise_heterogeneity_bounds_the_step_size():
     bounded.bound_by_heterogeneity(noise, 100.0 * noise)
     bounded.choose(noise)
     assert bounded.parameters.step_size == BOUNDS.min_step_size_for_heterogeneity
+    # the cost has no limit: with the minimum the sampler is wrong
+    assert steps(noise, 1e4 * noise) == pytest.approx(100.0 * steps(noise, 1e2 * noise), rel=0.05)
 
 
 def test_variances_without_measurements_are_zero(measured):

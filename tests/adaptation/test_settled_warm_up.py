@@ -69,6 +69,25 @@ def test_remaining_draws_repeat_the_last_one(sampler):
     np.testing.assert_array_equal(ten_draws(point), expected)
 
 
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_exploration_of_a_normal_posterior_is_short(offset):
+    """Also if the chain starts thousands of standard deviations away."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(20_000, 20))
+    y = x @ rng.normal(size=20) + rng.normal(size=20_000)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 100.0, shape=20, initval=np.full(20, offset))
+        pm.Normal("y", x @ b, 1.0, observed=y)
+    step = pg.SGGMC(model=model, batch_size=100)
+    stats, draws, _ = warm_up(step, model)
+    explored = np.sum(stats["phase"] == "explore")
+    assert explored <= 80
+    assert stats["n_grad"][30:explored].mean() < 4.0  # by the split Hamiltonian
+    mean, sd = np.linalg.lstsq(x, y)[0], 1.0 / np.sqrt(len(x))
+    distance = np.abs(np.array(draws[explored:]) - mean).max(axis=1) / sd
+    assert distance.max() < 6.0
+
+
 def test_exploration_goes_on_where_the_posterior_is_not_normal():
     model = funnel()
     stats, _, _ = warm_up(pg.SGGMC(metric="dense", model=model), model)

@@ -224,3 +224,38 @@ def test_reason_without_a_gradient_over_all_rows(make, reason):
     model, arguments = make()
     step = pg.SGGMC(model=model, **arguments)
     assert repr(step.adaptation).endswith(f"without control variates: {reason}")
+
+
+@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC])
+def test_report_of_what_the_warm_up_chose(sampler):
+    with pm.Model():
+        pm.Normal("x", shape=2)
+        step = sampler()
+        before = repr(step.adaptation)
+        pm.sample(1, tune=1_000, step=step, chains=1, progressbar=False, random_seed=1)
+    assert "chose" not in before
+    after = repr(step.adaptation)
+    assert after.startswith(f"{before} The last warm-up chose step size ")
+    assert after.endswith("and the split Hamiltonian.")
+
+
+def test_data_changed_since_the_warm_up(caplog):
+    """A warning for the data that changed, once."""
+    with pm.Model() as model:
+        x, y = pm.Data("x", np.ones(50)), pm.Data("y", np.zeros(50))
+        b = pm.Normal("b")
+        pm.Normal("rows", b * x, observed=y)
+        step = pg.GMC()
+        arguments = {"step": step, "cores": 1, "progressbar": False, "random_seed": 1}
+        tuned = pm.sample(5, tune=100, chains=1, **arguments)
+        arguments |= {"tune": 0, "initvals": [{"b": tuned.posterior["b"].values[0, -1]}] * 2}
+        messages = []
+        for value in (None, 0.1, None):
+            if value is not None:
+                pm.set_data({"y": np.full(50, value)}, model=model)
+            caplog.clear()
+            pm.sample(5, chains=2, **arguments)
+            found = [each.getMessage() for each in caplog.records]
+            messages.append([each for each in found if "tune=0 keeps" in each])
+    assert [len(each) for each in messages] == [0, 1, 0]
+    assert "GMC has tuned with other data: 'y' changed" in messages[1][0]
