@@ -101,9 +101,10 @@ class ControlVariateOrder:
         if self._is_promising(cost, steps_per_draw):
             differences = self._try_second_order(z, stream, steps_per_draw)
         order = gradient.order
-        gradient.remove_control_variates()
-        plain = noise.differences(z, NOISE.pairs_per_chunk, stream)
-        ratio = float(np.mean(differences**2) / np.mean(plain**2))
+        # with the same minibatches, since a few of them may contribute nearly all of the noise
+        orders, n_pairs = (order, 0), NOISE.pairs_per_chunk
+        controlled, plain = noise.differences_of_orders(orders, z, n_pairs, stream)
+        ratio = float(np.mean(controlled**2) / np.mean(plain**2))
         if not ratio < SETTINGS.max_noise_ratio:
             noise.measured.noise_ratio, self._may_try_second = 1.0, False
             return noise.differences(z, noise.n_trial_pairs, stream)
@@ -185,7 +186,6 @@ class ControlVariateOrder:
         noise = self._noise
         variances, sd = noise.variances, noise.sd
         self._use_second_order_of_pairs(z, stream)
-        # with the same minibatches, since a few of them may contribute nearly all of the noise
         first, second = noise.differences_of_orders((1, 2), z, noise.n_trial_pairs, stream)
         ratio = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
         if is_measured:

@@ -75,6 +75,10 @@ class LangevinParameterSettings:
         (`benchmarks.adaptation`); with h = 0.5 they were 0.2 in a single experiment.
     min_step_size_for_shape : float
         Lower bound on the resulting bound on h.
+    max_mean_error : float
+        Upper bound on the error of the mean along a coordinate due to leapfrog steps. Without it
+        the mean of log sigma of three regressions with 25 rows and 15 coefficients was 0.11 to 0.19
+        standard deviations too large.
     shared_scale_fraction : float
         Upper bound on h as a fraction of the step size of the exploration if many coordinates
         depend on a few scales. The error of a step is small in each coordinate and accumulates in
@@ -101,6 +105,7 @@ class LangevinParameterSettings:
     near_normal: float = 0.7
     shape_exponent: int = 6
     min_step_size_for_shape: float = 0.1
+    max_mean_error: float = 0.05
     shared_scale_fraction: float = 0.5
     max_overdamped_step_size: float = 0.5
     max_overdamped_noise: float = 0.5
@@ -214,6 +219,15 @@ class ParameterRule(Protocol):
             Whether many coordinates depend on a few scale parameters.
         """
 
+    def max_step_size_for_means(self, covariances: np.ndarray) -> float:
+        """Upper bound on h due to the errors of means.
+
+        Parameters
+        ----------
+        covariances : ndarray, shape (d,)
+            Covariance of each coordinate with the square of the gradient.
+        """
+
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Upper bound on h due to noise heterogeneity over the posterior.
 
@@ -281,6 +295,21 @@ class UnderdampedRule:
             return longest
         return min(longest, SETTINGS.shared_scale_fraction * exploration_step_size)
 
+    def max_step_size_for_means(self, covariances: np.ndarray) -> float:
+        r"""Bound h by the errors of means; see `ParameterRule`.
+
+        In the limit of strong friction the pattern A B O B A samples from the potential
+        :math:`U + \tfrac{h^2}{8} \operatorname{tr} \nabla^2 U` up to the order h². The mean of a
+        coordinate then changes by
+
+        .. math:: -\tfrac{h^2}{8} \operatorname{cov}(z_j, \operatorname{tr} \nabla^2 U)
+            = -\tfrac{h^2}{8} \operatorname{cov}(z_j, |\nabla U|^2) ,
+
+        integrated by parts.
+        """
+        largest = float(np.abs(covariances).max(initial=0.0))
+        return math.sqrt(8.0 * SETTINGS.max_mean_error / largest) if largest > 0.0 else math.inf
+
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
 
@@ -314,6 +343,10 @@ class OverdampedRule:
         self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Return infinity: only the noise bounds h."""
+        return math.inf
+
+    def max_step_size_for_means(self, covariances: np.ndarray) -> float:
+        """Return infinity: errors of means are of a higher order."""
         return math.inf
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:

@@ -19,6 +19,7 @@ from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
+from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.integrators import NOT_HARMONIC
 
 
@@ -420,3 +421,33 @@ def max_step_size_from_exploration_gradients(
     gradients, d = windows.gradients, gradient.n_euclidean
     gradients[:, d:] *= np.repeat(gradient.metric.lengths, gradient.widths)
     return max_step_size_for_curvature(points, gradients)
+
+
+# --- means -----------------------------------------------------------------------------------
+
+
+def covariances_with_squares(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
+    """Covariance over draws of each whitened coordinate with the square of the gradient.
+
+    Their absolute values are reduced by a standard error.
+
+    Parameters
+    ----------
+    metric : Metric
+    x, gradients : ndarray, shape (n, d)
+        Positions and gradients of the log-density there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.adaptation.step_size_bounds import covariances_with_squares
+    >>> from pymc_geodesic.gradients.metric import Metric
+    >>> x, gradients = np.array([[-1.0], [0.0], [1.0]]), np.array([[3.0], [0.0], [-1.0]])
+    >>> covariances_with_squares(Metric(np.zeros(1), np.ones(1)), x, gradients).round(2)
+    array([-1.32])
+    """
+    z, squares = metric.whiten(x), np.sum(metric.to_gradient(gradients) ** 2, axis=1)
+    products = (z - z.mean(axis=0)) * (squares - squares.mean())[:, np.newaxis]
+    covariance = products.mean(axis=0)
+    error = products.std(axis=0) / math.sqrt(max(len(x), 1))
+    return np.sign(covariance) * np.maximum(np.abs(covariance) - error, 0.0)

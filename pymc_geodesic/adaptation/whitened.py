@@ -18,6 +18,7 @@ Afterwards, in *sampling*, only the thermostats change.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -41,8 +42,10 @@ from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, Par
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
 from pymc_geodesic.adaptation.split_hamiltonian import SplitChoice
+from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as STEP_SIZE
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
+    covariances_with_squares,
     has_shared_scales,
     max_step_size_for_anisotropic_noise,
     max_step_size_from_exploration_gradients,
@@ -386,10 +389,21 @@ class WhitenedAdaptation:
                 self._model_product.dim,
                 has_shared_scales=has_shared_scales(sizes),
             )
+            by_shape = min(by_shape, self._max_step_size_for_means())
         by_curvature = max_step_size_from_exploration_gradients(
             self._points, trajectories.windows, self.gradient
         )
         bounds.by_posterior = min(bounds.by_posterior, by_shape, by_curvature)
+
+    def _max_step_size_for_means(self) -> float:
+        """Upper bound on leapfrog steps due to the errors of means."""
+        windows, d = self._trajectories.windows, self.gradient.n_euclidean
+        if len(windows) < STEP_SIZE.min_gradients:
+            return math.inf
+        covariances = covariances_with_squares(
+            self.gradient.metric, windows.positions[:, :d], windows.gradients[:, :d]
+        )
+        return self._bounded.rule.max_step_size_for_means(covariances)
 
     # --- 3. noise measurement ----------------------------------------------------------------
 

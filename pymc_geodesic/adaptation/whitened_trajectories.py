@@ -456,7 +456,13 @@ class WhitenedTrajectories:
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
             return None, 0
         d = self.gradient.n_euclidean
-        self.fits_new_draws = self._only_explores and self._fits_window()
+        of_new_draws = self._harmonic_coordinates()
+        self.fits_new_draws = (
+            self._only_explores
+            and of_new_draws[1]
+            and d == self.product.size
+            and len(self.windows) >= SETTINGS.min_fitted
+        )
         if not self.fits_new_draws:
             self.windows.discard_early()
         factor = self.windows.factor(d)
@@ -479,9 +485,9 @@ class WhitenedTrajectories:
             if factor is not None:
                 metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         self.set_metric(metric)
-        is_harmonic = np.zeros(self.product.size, dtype=bool)
-        is_harmonic[:d], is_small = harmonic_coordinates(
-            mean_square_residual(metric, positions, gradients)
+        # a dense metric fits few draws exactly
+        is_harmonic, is_small = (
+            of_new_draws if self._only_explores else self._harmonic_coordinates()
         )
         # one of many mean squares of few draws may be large by chance
         if self.is_split and len(positions) < SETTINGS.draws_for_leapfrog:
@@ -490,16 +496,19 @@ class WhitenedTrajectories:
         self._set_integrator(is_harmonic, has_small_residual=is_small)
         return self.gradient.whiten(x), n_evaluations
 
-    def _fits_window(self) -> bool:
-        """Whether the window has many draws, and the present metric fits them."""
-        is_euclidean = self.gradient.n_euclidean == self.product.size
-        if not is_euclidean or len(self.windows) < SETTINGS.min_fitted:
-            return False
-        windows = self.windows
-        _, is_small = harmonic_coordinates(
-            mean_square_residual(self.gradient.metric, windows.positions, windows.gradients)
-        )
-        return is_small
+    def _harmonic_coordinates(self) -> tuple[np.ndarray, bool]:
+        """Coordinates that are harmonic for the draws of the window in the present metric.
+
+        Return also whether the residual is small; see `harmonic_coordinates`.
+        """
+        d, windows = self.gradient.n_euclidean, self.windows
+        is_harmonic, is_small = np.zeros(self.product.size, dtype=bool), False
+        if len(windows):
+            residual = mean_square_residual(
+                self.gradient.metric, windows.positions[:, :d], windows.gradients[:, :d]
+            )
+            is_harmonic[:d], is_small = harmonic_coordinates(residual)
+        return is_harmonic, is_small
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""
