@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
 from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, squares_by_point
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.structured_hessian import StructuredHessian
@@ -37,12 +36,15 @@ class ControlVariateSettings:
     max_noise_ratio : float
         Ratio of the noise with control variates to that without, above which they are not used:
         each evaluation with control variates takes two gradients.
+    compared_pairs : int
+        Number of pairs of minibatches from which this ratio is estimated.
     """
 
     second_order_cost: float = 1.5
     min_saving: float = 1.2
     uncertain_temperature: float = 0.01
     max_noise_ratio: float = 0.5
+    compared_pairs: int = 96
 
 
 SETTINGS = ControlVariateSettings()
@@ -102,7 +104,7 @@ class ControlVariateOrder:
             differences = self._try_second_order(z, stream, steps_per_draw)
         order = gradient.order
         # with the same minibatches, since a few of them may contribute nearly all of the noise
-        orders, n_pairs = (order, 0), NOISE.pairs_per_chunk
+        orders, n_pairs = (order, 0), SETTINGS.compared_pairs
         controlled, plain = noise.differences_of_orders(orders, z, n_pairs, stream)
         ratio = float(np.mean(controlled**2) / np.mean(plain**2))
         if not ratio < SETTINGS.max_noise_ratio:

@@ -74,7 +74,7 @@ class LangevinParameterSettings:
         means of the non-centered eight schools are at most 0.05 standard deviations
         (`benchmarks.adaptation`); with h = 0.5 they were 0.2 in a single experiment.
     min_step_size_for_shape : float
-        Lower bound on the resulting bound on h.
+        Lower bound on the resulting bound on h, and on that of `max_mean_error`.
     max_mean_error : float
         Upper bound on the error of the mean along a coordinate due to leapfrog steps. Without it
         the mean of log sigma of three regressions with 25 rows and 15 coefficients was 0.11 to 0.19
@@ -204,15 +204,15 @@ class ParameterRule(Protocol):
         """
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Upper bound on h due to the shape of the posterior.
 
         Parameters
         ----------
-        exploration_step_size : float
-            Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8, of
-            the leapfrog integrator or of a split Hamiltonian.
+        exploration_step_size : float or None
+            Step size of Metropolis-corrected trajectories with an acceptance probability of 0.8, if
+            it is informative about that of leapfrog steps.
         dim : int
             Dimension of the posterior.
         has_shared_scales : bool
@@ -257,6 +257,8 @@ class UnderdampedRule:
     0.25
     >>> round(rule.max_step_size_for_shape(0.2, 1000, has_shared_scales=True), 2)
     0.1
+    >>> rule.max_step_size_for_shape(None, 10, has_shared_scales=False)
+    0.1
     >>> rule.max_step_size_for_heterogeneity(np.array([5.0]), np.array([0.5]))
     inf
     >>> round(rule.max_step_size_for_heterogeneity(np.array([5.0, 4.0]), np.array([0.5, 4.4])), 3)
@@ -277,7 +279,7 @@ class UnderdampedRule:
         return underdamped_parameters(noise, step_size=longest, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Bound h by the step size of trajectories; see `ParameterRule`.
 
@@ -286,6 +288,8 @@ class UnderdampedRule:
         varies, as in a funnel or near a steep edge, and steps without a Metropolis correction have
         to be even shorter.
         """
+        if exploration_step_size is None:
+            return SETTINGS.min_step_size_for_shape
         reference = (SETTINGS.reference_step_size / dim) ** 0.25
         exploration_step_size = min(exploration_step_size, reference)  # longer with a split
         ratio = exploration_step_size / reference
@@ -308,7 +312,10 @@ class UnderdampedRule:
         integrated by parts.
         """
         largest = float(np.abs(covariances).max(initial=0.0))
-        return math.sqrt(8.0 * SETTINGS.max_mean_error / largest) if largest > 0.0 else math.inf
+        if largest == 0.0:
+            return math.inf
+        longest = math.sqrt(8.0 * SETTINGS.max_mean_error / largest)
+        return max(longest, SETTINGS.min_step_size_for_shape)
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
@@ -340,7 +347,7 @@ class OverdampedRule:
         return overdamped_parameters(noise, step_size=step_size, n_steps=n_steps)
 
     def max_step_size_for_shape(
-        self, exploration_step_size: float, dim: int, *, has_shared_scales: bool
+        self, exploration_step_size: float | None, dim: int, *, has_shared_scales: bool
     ) -> float:
         """Return infinity: only the noise bounds h."""
         return math.inf

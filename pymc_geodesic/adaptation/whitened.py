@@ -41,6 +41,7 @@ from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
+from pymc_geodesic.adaptation.split_hamiltonian import SETTINGS as SPLIT
 from pymc_geodesic.adaptation.split_hamiltonian import SplitChoice
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as STEP_SIZE
 from pymc_geodesic.adaptation.step_size_bounds import (
@@ -384,8 +385,10 @@ class WhitenedAdaptation:
             by_shape = LANGEVIN.shared_scale_fraction * trajectories.recent_step_size
         else:
             sizes = [part.stop - part.start for part in self._model_product.slices.values()]
+            # a split exploration of a posterior that many draws show to be not normal
+            is_uninformative = trajectories.is_split and len(trajectories.windows) >= SPLIT.min_draws
             by_shape = bounded.rule.max_step_size_for_shape(
-                trajectories.recent_step_size,
+                None if is_uninformative else trajectories.recent_step_size,
                 self._model_product.dim,
                 has_shared_scales=has_shared_scales(sizes),
             )

