@@ -386,7 +386,9 @@ class WhitenedAdaptation:
         else:
             sizes = [part.stop - part.start for part in self._model_product.slices.values()]
             # a split exploration of a posterior that many draws show to be not normal
-            is_uninformative = trajectories.is_split and len(trajectories.windows) >= SPLIT.min_draws
+            is_uninformative = (
+                trajectories.is_split and len(trajectories.windows) >= SPLIT.min_draws
+            )
             by_shape = bounded.rule.max_step_size_for_shape(
                 None if is_uninformative else trajectories.recent_step_size,
                 self._model_product.dim,
