@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.probe import differences_of_pairs
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.product_flows import geodesic, project
-from pymc_geodesic.monitoring.diagnosis import Diagnosis, coordinate_names, dominant_coordinate
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -73,11 +72,6 @@ class GradientNoiseSettings:
         Distance from the center along a coordinate beyond which no noise is measured. Such draws
         have at most 1 % of the mass of any distribution (Chebyshev), or come from chains that have
         left the posterior.
-    rare_fraction : float
-        Fraction of informative pairs of minibatches below which a coordinate counts as rare.
-    reported_error : float
-        Relative error of a variance, due to poorly known noise, above which a warning is issued; a
-        convention.
     """
 
     min_pairs: int = 800
@@ -99,8 +93,6 @@ class GradientNoiseSettings:
     quadratic_ratio: float = 0.05
     negligible_slope: float = 1e-6
     max_draw_distance: float = 10.0
-    rare_fraction: float = 0.2
-    reported_error: float = 0.1
 
 
 SETTINGS = GradientNoiseSettings()
@@ -544,107 +536,3 @@ def compute_informative_fraction(differences: np.ndarray, metric: Metric) -> np.
     # rounding errors are relative to the largest coordinate of a difference
     rounding = _ROUNDING * in_model.max(axis=1, keepdims=True)
     return np.mean(in_model > np.maximum(_ROUNDING * largest, rounding), axis=0)
-
-
-def name_rare_coordinates(
-    diagnosis: Diagnosis, informative_fraction: np.ndarray, names: Sequence[str]
-) -> Diagnosis:
-    """Add all rare coordinates to a diagnosis that contains one of them.
-
-    Parameters
-    ----------
-    diagnosis : Diagnosis
-    informative_fraction : ndarray, shape (size,)
-        See `NoiseState`.
-    names : list of str
-        Name of each coordinate of the model.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.gradient_noise import name_rare_coordinates
-    >>> from pymc_geodesic.monitoring.diagnosis import Diagnosis
-    >>> diagnosis = Diagnosis(
-    ...     quantity="configurational temperature", value=0.45, expected=1.0, coordinates=("w[1]",),
-    ...     n_coordinates=4, consequence="the variance of its draws is wrong", remedy="",
-    ...     anchor="stationarity",
-    ... )
-    >>> names = ["a", "w[0]", "w[1]", "w[2]"]
-    >>> name_rare_coordinates(diagnosis, np.array([1.0, 0.1, 0.02, 0.9]), names).coordinates
-    ('w[1]', 'w[0]')
-    """
-    rare = [
-        int(i)
-        for i in np.argsort(informative_fraction)
-        if informative_fraction[i] < SETTINGS.rare_fraction
-    ]
-    rare_names = [names[i] for i in rare]
-    if len(rare) < 2 or not set(diagnosis.coordinates) & set(rare_names):
-        return diagnosis
-    return replace(
-        diagnosis,
-        coordinates=tuple(dict.fromkeys([*diagnosis.coordinates, *rare_names])),
-        consequence=(
-            f"{diagnosis.consequence}, and so may be those of all {len(rare)} coordinates for "
-            "which few minibatches are informative"
-        ),
-        remedy=(
-            "Use all rows (GMC, SubgradientHMC or NUTS) or a larger batch_size. With control "
-            'variates, and without batches= and minibatch_order="random", every gradient contains '
-            "up to 500 rows of such coordinates."
-        ),
-    )
-
-
-def diagnose_noise(
-    parameters: LangevinParameters, error: np.ndarray, metric: Metric, names: Sequence[str]
-) -> Diagnosis | None:
-    """Diagnose subtracted gradient noise with a poorly known variance.
-
-    Parameters
-    ----------
-    parameters : LangevinParameters
-    error : ndarray, shape (size,)
-        Standard error of the variance of the noise in the coordinates of the metric.
-    metric : Metric
-    names : list of str
-        Name of each coordinate of the model.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.gradient_noise import diagnose_noise
-    >>> from pymc_geodesic.gradients.metric import Metric
-    >>> from pymc_geodesic.adaptation.langevin_parameters import underdamped_parameters
-    >>> noise, metric = np.array([9.0, 9.0]), Metric(np.zeros(2), np.ones(2))
-    >>> parameters = underdamped_parameters(noise)
-    >>> diagnose_noise(parameters, 0.1 * noise, metric, ["a", "b"]) is None
-    True
-    >>> diagnose_noise(parameters, np.array([0.9, 6.0]), metric, ["a", "b"]).finding
-    "The possible error of the variance of 'b' is 40% (expected at most 10%): the relative standard
-    error of its gradient noise variance is 67%, because few minibatches contribute most of the
-    noise, such as those that contain one of a few rows."
-    """
-    errors = parameters.temperature_error(error)
-    worst = int(np.argmax(errors))
-    if not errors[worst] > SETTINGS.reported_error:
-        return None
-    concerned = sorted(np.flatnonzero(errors > SETTINGS.reported_error), key=lambda i: -errors[i])
-    return Diagnosis(
-        quantity="possible error of the variance",
-        value=float(errors[worst]),
-        expected=SETTINGS.reported_error,
-        limit="at most ",
-        format_spec=".0%",
-        coordinates=coordinate_names(
-            (dominant_coordinate(metric, int(i)) for i in concerned), names
-        ),
-        n_coordinates=len(names),
-        consequence=(
-            "the relative standard error of its gradient noise variance is "
-            f"{error[worst] / parameters.noise[worst]:.0%}, because few minibatches contribute "
-            "most of the noise, such as those that contain one of a few rows"
-        ),
-        remedy="Use all rows (GMC, SubgradientHMC or NUTS), or a larger batch_size.",
-        anchor="stationarity",
-    )

@@ -32,14 +32,11 @@ from pymc_geodesic.adaptation.components import curved_points, describe_adaptati
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
 from pymc_geodesic.adaptation.eligibility import find_rare_rows, sample_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
-from pymc_geodesic.adaptation.gradient_noise import (
-    NoiseMeasurement,
-    diagnose_noise,
-    name_rare_coordinates,
-)
+from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
 from pymc_geodesic.adaptation.langevin_parameters import LangevinParameters, ParameterRule
 from pymc_geodesic.adaptation.minibatch_cost import MinibatchCost
+from pymc_geodesic.adaptation.noise_diagnosis import diagnose_noise, name_rare_coordinates
 from pymc_geodesic.adaptation.sparse_metric import SparseTrajectories
 from pymc_geodesic.adaptation.split_hamiltonian import SETTINGS as SPLIT
 from pymc_geodesic.adaptation.split_hamiltonian import SplitChoice

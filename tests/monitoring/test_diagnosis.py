@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.adaptation.gradient_noise import diagnose_noise
+from pymc_geodesic.adaptation.noise_diagnosis import diagnose_noise
 from pymc_geodesic.adaptation.langevin_parameters import (
     overdamped_parameters,
     underdamped_parameters,
