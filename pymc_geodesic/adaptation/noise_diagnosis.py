@@ -1,4 +1,4 @@
-"""Diagnoses of gradient noise that is poorly known, and of coordinates with few informative rows."""
+"""Diagnoses of poorly known gradient noise, and of coordinates with few informative rows."""
 
 from __future__ import annotations
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from pymc_geodesic.adaptation.noise_diagnosis import diagnose_noise
 from pymc_geodesic.adaptation.langevin_parameters import (
     overdamped_parameters,
     underdamped_parameters,
 )
+from pymc_geodesic.adaptation.noise_diagnosis import diagnose_noise
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.metric import Metric
 from pymc_geodesic.monitoring.diagnosis import SETTINGS, Diagnosis
