@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pymc_geodesic.arguments import listed
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
 PARTIAL_CENTERING = (
@@ -77,14 +78,22 @@ class Funnel:
         ----------
         in_model : collection of (scale, dependent)
             Pairs of which the first is a parameter of the second's distribution in the model: the
-            dependent variable is centered. For other pairs the sign of the slope decides.
+            dependent variable is centered. For other pairs the sign of the slope decides, unless
+            the scale is that of other variables.
         centered : collection of str
             Variables that the sampler has centered, and the user's model has not.
         """
         scale, dependent = self.scale, self.dependent
         is_centered = self.slope < 0.0 or (scale, dependent) in in_model
         product = "a standard normal variable times"
-        if dependent in centered:
+        others = [each for of, each in in_model if of == scale]
+        if self.slope < 0.0 and others and dependent not in others:
+            remedy = (
+                f"{scale!r} is the scale of {listed([repr(each) for each in others])}, from which the data hardly "
+                f"distinguish {dependent!r}. Use a narrower prior of {scale!r}, or GMC or NUTS with "
+                "a higher target_accept."
+            )
+        elif dependent in centered:
             remedy = PARTIAL_CENTERING
         elif not is_centered:
             remedy = (

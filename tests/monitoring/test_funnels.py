@@ -66,6 +66,13 @@ def test_variances_and_log_scales_are_written_as_products_with_the_standard_devi
     assert "non-centered, as a standard normal variable times its standard deviation;" in remedy
 
 
+def test_intercept_confounded_with_effects():
+    """The prior of the intercept does not depend on the scale of the effects."""
+    remedy = find_funnel(*centered(1.0), PARTS).diagnosis({("v", "effect")}).remedy
+    assert remedy.startswith("'v' is the scale of 'effect', from which the data hardly distinguish")
+    assert "narrower prior of 'v'" in remedy
+
+
 @pytest.mark.parametrize("draw", [centered, products])
 def test_narrow_scales_are_none(draw):
     assert find_funnel(*draw(0.2), PARTS) is None
