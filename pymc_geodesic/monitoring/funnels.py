@@ -89,9 +89,9 @@ class Funnel:
         others = [each for of, each in in_model if of == scale]
         if self.slope < 0.0 and others and dependent not in others:
             remedy = (
-                f"{scale!r} is the scale of {listed([repr(each) for each in others])}, from which the data hardly "
-                f"distinguish {dependent!r}. Use a narrower prior of {scale!r}, or GMC or NUTS with "
-                "a higher target_accept."
+                f"{scale!r} is the scale of {listed([repr(each) for each in others])}, from which "
+                f"the data hardly distinguish {dependent!r}. Use a narrower prior of {scale!r}, or "
+                "GMC or NUTS with a higher target_accept."
             )
         elif dependent in centered:
             remedy = PARTIAL_CENTERING
