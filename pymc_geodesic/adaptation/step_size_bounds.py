@@ -423,11 +423,13 @@ def max_step_size_from_exploration_gradients(
     return max_step_size_for_curvature(points, gradients)
 
 
-# --- means -----------------------------------------------------------------------------------
+# --- leapfrog steps --------------------------------------------------------------------------
 
 
-def covariances_with_squares(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
-    """Covariance over draws of each whitened coordinate with the square of the gradient.
+def leapfrog_error_rates(
+    metric: Metric, x: np.ndarray, gradients: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Estimate the errors of means and variances of whitened coordinates, divided by h²/8.
 
     Their absolute values are reduced by a standard error.
 
@@ -437,17 +439,28 @@ def covariances_with_squares(metric: Metric, x: np.ndarray, gradients: np.ndarra
     x, gradients : ndarray, shape (n, d)
         Positions and gradients of the log-density there.
 
+    Returns
+    -------
+    of_means, of_variances : ndarray, shape (d,)
+        See `UnderdampedRule.max_step_size_for_moments`.
+
     Examples
     --------
     >>> import numpy as np
-    >>> from pymc_geodesic.adaptation.step_size_bounds import covariances_with_squares
+    >>> from pymc_geodesic.adaptation.step_size_bounds import leapfrog_error_rates
     >>> from pymc_geodesic.gradients.metric import Metric
     >>> x, gradients = np.array([[-1.0], [0.0], [1.0]]), np.array([[3.0], [0.0], [-1.0]])
-    >>> covariances_with_squares(Metric(np.zeros(1), np.ones(1)), x, gradients).round(2)
-    array([-1.32])
+    >>> of_means, _ = leapfrog_error_rates(Metric(np.zeros(1), np.ones(1)), x, gradients)
+    >>> of_means.round(2)
+    array([1.32])
     """
     z, squares = metric.whiten(x), np.sum(metric.to_gradient(gradients) ** 2, axis=1)
-    products = (z - z.mean(axis=0)) * (squares - squares.mean())[:, np.newaxis]
-    covariance = products.mean(axis=0)
-    error = products.std(axis=0) / math.sqrt(max(len(x), 1))
-    return np.sign(covariance) * np.maximum(np.abs(covariance) - error, 0.0)
+    z = z - z.mean(axis=0)
+    away = (squares - squares.mean())[:, np.newaxis]
+    return _reduced_mean(-z * away), _reduced_mean(2.0 - z**2 * away)
+
+
+def _reduced_mean(values: np.ndarray) -> np.ndarray:
+    """Mean of columns, whose absolute value is reduced by a standard error."""
+    mean, error = values.mean(axis=0), values.std(axis=0) / math.sqrt(max(len(values), 1))
+    return np.asarray(np.sign(mean) * np.maximum(np.abs(mean) - error, 0.0))

@@ -43,8 +43,8 @@ from pymc_geodesic.adaptation.split_hamiltonian import SplitChoice
 from pymc_geodesic.adaptation.step_size_bounds import SETTINGS as STEP_SIZE
 from pymc_geodesic.adaptation.step_size_bounds import (
     BoundedParameters,
-    covariances_with_squares,
     has_shared_scales,
+    leapfrog_error_rates,
     max_step_size_for_anisotropic_noise,
     max_step_size_from_exploration_gradients,
     max_temperature,
@@ -391,21 +391,20 @@ class WhitenedAdaptation:
                 self._model_product.dim,
                 has_shared_scales=has_shared_scales(sizes),
             )
-            by_shape = min(by_shape, self._max_step_size_for_means())
+            by_shape = min(by_shape, self._max_step_size_for_moments())
         by_curvature = max_step_size_from_exploration_gradients(
             self._points, trajectories.windows, self.gradient
         )
         bounds.by_posterior = min(bounds.by_posterior, by_shape, by_curvature)
 
-    def _max_step_size_for_means(self) -> float:
-        """Upper bound on leapfrog steps due to the errors of means."""
+    def _max_step_size_for_moments(self) -> float:
+        """Upper bound on leapfrog steps due to the errors of means and variances."""
         windows, d = self._trajectories.windows, self.gradient.n_euclidean
         if len(windows) < STEP_SIZE.min_gradients:
             return math.inf
-        covariances = covariances_with_squares(
-            self.gradient.metric, windows.positions[:, :d], windows.gradients[:, :d]
-        )
-        return self._bounded.rule.max_step_size_for_means(covariances)
+        x, gradients = windows.positions[:, :d], windows.gradients[:, :d]
+        rates = leapfrog_error_rates(self.gradient.metric, x, gradients)
+        return self._bounded.rule.max_step_size_for_moments(*rates)
 
     # --- 3. noise measurement ----------------------------------------------------------------
 
