@@ -74,13 +74,15 @@ class LangevinParameterSettings:
         means of the non-centered eight schools are at most 0.05 standard deviations
         (`benchmarks.adaptation`); with h = 0.5 they were 0.2 in a single experiment.
     min_step_size_for_shape : float
-        Lower bound on the resulting bound on h, and on that by errors of moments.
+        Lower bound on the resulting bound on h.
     max_mean_error, max_variance_error : float
         Upper bounds on the error of the mean along a coordinate, in standard deviations, and on the
         relative error of its variance, due to leapfrog steps. Without them the mean of log sigma of
         three regressions with 25 rows and 15 coefficients was 0.11 to 0.19 standard deviations too
         large, and the standard deviations of a t distribution with 6 degrees of freedom in 20
         dimensions were 11 % too large.
+    min_step_size_for_moments : float
+        Lower bound on the bound on h by these errors, for draws that have not converged.
     shared_scale_fraction : float
         Upper bound on h as a fraction of the step size of the exploration if many coordinates
         depend on a few scales. The error of a step is small in each coordinate and accumulates in
@@ -109,6 +111,7 @@ class LangevinParameterSettings:
     min_step_size_for_shape: float = 0.1
     max_mean_error: float = 0.05
     max_variance_error: float = 0.05
+    min_step_size_for_moments: float = 0.03
     shared_scale_fraction: float = 0.5
     max_overdamped_step_size: float = 0.5
     max_overdamped_noise: float = 0.5
@@ -323,7 +326,7 @@ class UnderdampedRule:
         )
         if largest == 0.0:
             return math.inf
-        return max(math.sqrt(8.0 / largest), SETTINGS.min_step_size_for_shape)
+        return max(math.sqrt(8.0 / largest), SETTINGS.min_step_size_for_moments)
 
     def max_step_size_for_heterogeneity(self, noise: np.ndarray, noise_sd: np.ndarray) -> float:
         """Bound h by noise heterogeneity; see `ParameterRule`.
