@@ -57,7 +57,8 @@ class StepSizeBoundSettings:
     max_anisotropy_bias : float
         Upper bound on the temperature bias along the direction of a manifold with the most noise.
     min_gradients : int
-        Minimum number of gradients from which the direction of largest curvature is estimated.
+        Minimum number of gradients from which the direction of largest curvature, or the errors of
+        means and variances, are estimated.
     shared_scale_ratio : int
         Minimum ratio of all coordinates to those of a variable for which that variable counts as a
         hierarchical scale.
@@ -175,8 +176,8 @@ class BoundedParameters:
         ----------
         noise, noise_sd : ndarray, shape (size,)
             Mean over the posterior of the variance of the gradient estimate along each coordinate,
-            and its standard deviation. Its bound on the step size has no minimum here: with shorter
-            steps than the minimum the sampler would be slower, with the minimum it is wrong.
+            and its standard deviation. The bound on the step size has no minimum here: if that of
+            `bound_by_heterogeneity` is reached, draws are biased, and their cost is too low.
         """
         by_heterogeneity = self.rule.max_step_size_for_heterogeneity(noise, noise_sd)
         bounds = replace(self.bounds, by_heterogeneity=max(by_heterogeneity, 1e-12))
@@ -442,7 +443,7 @@ def leapfrog_error_rates(
     Returns
     -------
     of_means, of_variances : ndarray, shape (d,)
-        See `UnderdampedRule.max_step_size_for_moments`.
+        See `pymc_geodesic.adaptation.langevin_parameters.UnderdampedRule`.
 
     Examples
     --------

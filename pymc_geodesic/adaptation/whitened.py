@@ -382,7 +382,7 @@ class WhitenedAdaptation:
             by_shape = LANGEVIN.shared_scale_fraction * trajectories.recent_step_size
         else:
             sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-            # a split exploration of a posterior that many draws show to be not normal
+            # steps of a split Hamiltonian are no bound where the posterior is not normal
             is_uninformative = (
                 trajectories.is_split and len(trajectories.windows) >= SPLIT.min_draws
             )

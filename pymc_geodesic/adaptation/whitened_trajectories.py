@@ -223,8 +223,7 @@ class WhitenedTrajectories:
         Draws and gradients of the current window.
     fits_new_draws : bool
         Whether the residual of the draws of the last window of an exploration, if they are many,
-        was small in the metric before it. Then all of them are kept, since they are from the
-        posterior.
+        was small in the metric before it. No draws of that window are discarded then.
     """
 
     whitens = needs_warm_up = True
@@ -456,10 +455,10 @@ class WhitenedTrajectories:
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
             return None, 0
         d = self.gradient.n_euclidean
-        of_new_draws = self._harmonic_coordinates()
+        is_harmonic, is_small = self._harmonic_coordinates()  # in the metric before these draws
         self.fits_new_draws = (
             self._only_explores
-            and of_new_draws[1]
+            and is_small
             and d == self.product.size
             and len(self.windows) >= SETTINGS.min_fitted
         )
@@ -485,10 +484,9 @@ class WhitenedTrajectories:
             if factor is not None:
                 metric = centered_metric(replace(metric, factor=factor), positions, gradients)
         self.set_metric(metric)
-        # a dense metric fits few draws exactly
-        is_harmonic, is_small = (
-            of_new_draws if self._only_explores else self._harmonic_coordinates()
-        )
+        # an exploration splits by new draws only, since a dense metric fits few draws exactly
+        if not self._only_explores:
+            is_harmonic, is_small = self._harmonic_coordinates()
         # one of many mean squares of few draws may be large by chance
         if self.is_split and len(positions) < SETTINGS.draws_for_leapfrog:
             is_harmonic |= self._is_harmonic

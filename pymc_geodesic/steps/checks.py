@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from operator import is_
 from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
@@ -23,7 +24,12 @@ from pymc_geodesic.densities.smoothness import edge_message, find_edges, find_ju
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
-from pymc_geodesic.minibatches.row_inputs import drawn_rows, model_graphs, shape_of
+from pymc_geodesic.minibatches.row_inputs import (
+    container_values,
+    drawn_rows,
+    model_graphs,
+    shape_of,
+)
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
 from pymc_geodesic.steps.pymc_interface import (
@@ -245,12 +251,12 @@ def check_burn_in(
     raise SamplingError(see(message, "tune-0"))
 
 
-def data_values(model: Model) -> dict[str, np.ndarray]:
+def data_values(model: Model) -> dict[str, list[np.ndarray]]:
     """Return the present values of the data containers of a model, without copies."""
-    return {each.name: each.get_value(borrow=True) for each in model.data_vars}
+    return {each.name: container_values(each) for each in model.data_vars}
 
 
-def warn_about_changed_data(name: str, model: Model, tuned: Mapping[str, np.ndarray]) -> None:
+def warn_about_changed_data(name: str, model: Model, tuned: Mapping[str, list[np.ndarray]]) -> None:
     """Warn if data containers have other values than when a step was tuned.
 
     Parameters
@@ -258,11 +264,14 @@ def warn_about_changed_data(name: str, model: Model, tuned: Mapping[str, np.ndar
     name : str
         Name of the step, which is used without warm-up.
     model : pymc.Model
-    tuned : mapping of str to ndarray
+    tuned : mapping of str to list of ndarray
         `data_values` of the model at that time.
     """
-    now = data_values(model)
-    changed = [each for each, value in now.items() if value is not tuned.get(each)]
+    changed = [
+        each
+        for each, values in data_values(model).items()
+        if not all(map(is_, values, tuned.get(each, values)))
+    ]
     if changed:
         message = (
             f"tune=0 keeps metric and step size that {name} has tuned with other data: "

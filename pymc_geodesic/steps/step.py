@@ -280,7 +280,7 @@ class GeodesicStep(BlockedStep):
         self.draw, self.tune = 0, True
         self._n_tune = self._n_draws = 0
         self._has_started = self._has_local_values = False
-        self._data_of_warm_up: dict[str, np.ndarray] = {}
+        self._data_of_warm_up: dict[str, list[np.ndarray]] = {}
         # values of the last draw, for `_changed_by_other_step`
         self._last_values: dict[str, np.ndarray] = {}
 
