@@ -115,6 +115,7 @@ def _fix_constant_sums(
         for term, graph in zip(density.row_terms, copy[:n_row_terms], strict=True)
     ]
     density.other_terms = [term for copy in copies for term in copy[n_row_terms:]]
+    density.normal_terms = []
 
 
 def _example_inputs(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import batched
 
 import numpy as np
 import pytensor.tensor as pt
@@ -22,6 +23,7 @@ from pymc.variational.minibatch_rv import MinibatchRandomVariable, get_scaling
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors, explicit_graph_inputs, graph_inputs, io_toposort
+from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
@@ -77,6 +79,27 @@ class Term:
             self.is_scaled = False
 
 
+@dataclass(eq=False)
+class NormalTerm:
+    """Normally distributed observations, whose log-density is one of `Density.other_terms`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the random variable.
+    position : int
+        Position of the log-density in `Density.other_terms`.
+    value, mean, sd : TensorVariable
+        Observations, and the parameters of their distribution.
+    """
+
+    name: str
+    position: int
+    value: TensorVariable
+    mean: TensorVariable
+    sd: TensorVariable
+
+
 @dataclass
 class Density:
     """Terms of the log-density and the inputs that they depend on.
@@ -95,6 +118,8 @@ class Density:
         Other data: value or shared variable by graph input.
     others : dict
         Variables that other steps sample: graph input by name of the value variable.
+    normal_terms : list of NormalTerm
+        Observed normal variables that do not depend on rows.
     """
 
     coordinates: list[TensorVariable]
@@ -103,6 +128,7 @@ class Density:
     rows: list[RowInput]
     arrays: dict[TensorVariable, np.ndarray | SharedVariable] = field(default_factory=dict)
     others: dict[str, TensorVariable] = field(default_factory=dict)
+    normal_terms: list[NormalTerm] = field(default_factory=list)
 
     @property
     def row_graphs(self) -> list[TensorVariable]:
@@ -171,19 +197,31 @@ def build_density(
     check_not_imputed(model, [term.name for term in row_terms])
     replacements = parametrization.replacements | _dim_lengths(model, blocks, inputs)
     replacements |= {data: row.block for data, row in blocks.items()}
+    normal = [
+        term
+        for term in terms
+        if term.rv in model.observed_RVs and term not in row_terms and _is_normal(term)
+    ]
+    parameters = _normal_parameters(normal, parametrization)
     with _explain_block_errors(model, inputs):
-        graphs = rebuild_graphs([term.graph for term in terms], replacements)
+        graphs = rebuild_graphs([*(term.graph for term in terms), *parameters], replacements)
     for term in terms:
         _check_drawn_together(term, blocks)
-    for term, graph in zip(terms, graphs, strict=True):
+    for term, graph in zip(terms, graphs, strict=False):
         term.graph = graph
     if not inputs.arrays:
         _check_total_sizes(row_terms)
+    others = [term for term in terms if term not in row_terms]
+    n_volumes = len(parametrization.volumes)
     density = Density(
         parametrization.coordinates,
         row_terms,
-        [*parametrization.volumes, *(term.graph for term in terms if term not in row_terms)],
+        [*parametrization.volumes, *(term.graph for term in others)],
         list(dict.fromkeys(blocks.values())),
+        normal_terms=[
+            NormalTerm(term.name, n_volumes + others.index(term), *of_term)
+            for term, of_term in zip(normal, batched(graphs[len(terms) :], 3), strict=True)
+        ],
     )
     density.row_terms += [
         Term("the volume of local variables", volume) for volume in parametrization.local_volumes
@@ -290,6 +328,29 @@ def _terms(
             for potential, graph in zip(model.potentials, replaced, strict=True)
         ]
     return terms
+
+
+def _is_normal(term: Term) -> bool:
+    """Whether a term is that of a normal variable."""
+    return term.rv is not None and isinstance(term.rv.owner.op, NormalRV)
+
+
+def _normal_parameters(
+    terms: Sequence[Term], parametrization: _Parametrization
+) -> list[TensorVariable]:
+    """Value, mean and standard deviation of each normal variable."""
+    graphs: list[TensorVariable] = []
+    for term in terms:
+        assert term.rv is not None
+        mean, sd = term.rv.owner.op.dist_params(term.rv.owner)
+        graphs += [parametrization.values[term.rv], mean, sd]
+    if not graphs:
+        return []
+    return replace_rvs_by_values(
+        graphs,
+        rvs_to_values=parametrization.values,
+        rvs_to_transforms=parametrization.transforms,
+    )
 
 
 def _conditional_graphs(
@@ -489,7 +550,10 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
     resized : collection of str
         Names of data containers whose length may change.
     """
-    graphs = density.graphs
+    parameters = [
+        each for term in density.normal_terms for each in (term.value, term.mean, term.sd)
+    ]
+    graphs = [*density.graphs, *parameters]
     replacements: dict[Variable, Variable] = {}
     value_names = {value: value.name for value in model.value_vars}
     initial_point: dict[str, np.ndarray] | None = None
@@ -523,10 +587,14 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             )
     if replacements:
         graphs = rebuild_graphs(graphs, replacements)
-        n = len(density.row_terms)
+        n, n_terms = len(density.row_terms), len(density.graphs)
         for term, graph in zip(density.row_terms, graphs[:n], strict=True):
             term.graph = graph
-        density.other_terms = graphs[n:]
+        density.other_terms = graphs[n:n_terms]
+        for normal, of_term in zip(
+            density.normal_terms, batched(graphs[n_terms:], 3), strict=True
+        ):
+            normal.value, normal.mean, normal.sd = of_term
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(graphs))]
     if unused:
         message = (

@@ -84,7 +84,7 @@ class RowsByIndex:
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], graphs):
             is_index = isinstance(node.op, AdvancedSubtensor)
-            taken = _taken(node) if is_index and self._uses_effects(node.inputs[0]) else None
+            taken = taken_by_index(node) if is_index and self._uses_effects(node.inputs[0]) else None
             if taken is not None:
                 entries = self._entries(taken.source, taken.index)
                 replacements[node.outputs[0]] = taken.part_of(entries)
@@ -150,11 +150,11 @@ class RowsByIndex:
         is_row = isinstance(node.op, Subtensor) and not isinstance(node.op.idx_list[0], slice)
         if is_row and source.type.ndim == 2 and len(rest) == 1:
             return self._entries(transposed(source), index)[:, rest[0]]
-        if _is_product(node) and not self._uses_effects(rest[0]):
+        if is_product(node) and not self._uses_effects(rest[0]):
             inputs = set(ancestors([source]))
             self.in_products |= {i for i, each in enumerate(self._effects) if each in inputs}
             return node.op(self._entries(source, index), *rest)
-        taken = _taken(node)
+        taken = taken_by_index(node)
         if taken is not None and not taken.is_transposed:
             return taken.part_of(self._entries(taken.source, taken.index[index]))
         raise error
@@ -175,13 +175,18 @@ def _joined(columns: Sequence[TensorVariable], ndim: int) -> TensorVariable:
     return columns[0] if ndim == 1 else pt.stack(columns, axis=1)
 
 
-class _Taken(NamedTuple):
+class Taken(NamedTuple):
     """``source[index]`` or ``source[index, column]``, or ``source[index].T``."""
 
     source: TensorVariable
     index: TensorVariable
     column: tuple[TensorVariable, ...] = ()
     is_transposed: bool = False
+
+    @property
+    def vector(self) -> TensorVariable:
+        """Column of the source, or the source without a column."""
+        return self.source[:, *self.column] if self.column else self.source
 
     def part_of(self, entries: TensorVariable) -> TensorVariable:
         """Return the result, given ``source[index]``."""
@@ -190,7 +195,7 @@ class _Taken(NamedTuple):
         return entries[:, *self.column] if self.column else entries
 
 
-def _taken(node: Any) -> _Taken | None:
+def taken_by_index(node: Any) -> Taken | None:
     """Parts of ``x[i]``, ``x[i, k]``, ``x[k, i]`` or ``x[:, i]``."""
     if not isinstance(node.op, AdvancedSubtensor):
         return None
@@ -202,9 +207,9 @@ def _taken(node: Any) -> _Taken | None:
     if not vectors[0].type.dtype.startswith(("int", "uint")):
         return None
     if indices[0] is vectors[0] and node.op.idx_list in ((0,), (0, 1)):
-        return _Taken(source, vectors[0], numbers)
+        return Taken(source, vectors[0], numbers)
     if source.type.ndim == 2 and node.op.idx_list in ((0, 1), (slice(None), 0)):
-        return _Taken(transposed(source), vectors[0], numbers, is_transposed=not numbers)
+        return Taken(transposed(source), vectors[0], numbers, is_transposed=not numbers)
     return None
 
 
@@ -213,7 +218,7 @@ def _is_transpose(node: Any) -> bool:
     return isinstance(node.op, DimShuffle) and node.op.new_order == (1, 0)
 
 
-def _is_product(node: Any) -> bool:
+def is_product(node: Any) -> bool:
     """Whether a node is a product of a matrix with another matrix or a vector."""
     op = node.op.core_op if isinstance(node.op, Blockwise) else node.op
     return isinstance(op, Dot) and node.inputs[0].type.ndim == 2
@@ -237,7 +242,7 @@ def transposed(
             known[graph] = node.inputs[0]
         elif node is not None and isinstance(node.op, Elemwise):
             known[graph] = node.op(*(transposed(each, known) for each in node.inputs))
-        elif node is not None and _is_product(node):
+        elif node is not None and is_product(node):
             left, right = node.inputs
             known[graph] = node.op(transposed(right, known), transposed(left, known))
         else:
@@ -328,7 +333,7 @@ def _factor(node: Any, present: set[Variable]) -> Scale | None:
         if scales:
             product = pt.mul(*scales) if len(scales) > 1 else scales[0]
             return Scale(product[0], None)
-    if _is_product(node) and node.inputs[0] in present:
+    if is_product(node) and node.inputs[0] in present:
         right = node.inputs[1]
         if right.type.ndim == 2 and _depends_on_variables(right):
             matrix = transposed(right)

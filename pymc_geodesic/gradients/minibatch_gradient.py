@@ -40,6 +40,10 @@ from pymc_geodesic.densities.log_density import Density
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.row_density import RowDensity, find_averaging_terms
 from pymc_geodesic.densities.smoothness import has_kinks
+from pymc_geodesic.densities.sufficient_statistics import (
+    NormalStatistics,
+    with_sufficient_statistics,
+)
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
@@ -131,7 +135,11 @@ class MinibatchGradient(GradientEstimator):
         self.source = density.source
         self._compile_kwargs = compile_kwargs
         self._resized = tuple(density.source.whole)
-        self._density = density.minibatch
+        self._density, self._statistics = density.minibatch, list[NormalStatistics]()
+        if not self._density.rows:
+            self._density, self._statistics = with_sufficient_statistics(
+                density.minibatch, self.source.whole_array
+            )
         self.has_value = with_value and not self._density.rows
         # ∇ log p(θ) + (N/n) Σ ∇ log p(x_i | θ)
         self._scale = density.total_size / density.source.batch_size
@@ -145,6 +153,8 @@ class MinibatchGradient(GradientEstimator):
         )
         outputs = [*gradients, *([pt.atleast_1d(log_density)] if self.has_value else [])]
         self._inputs = gradient_inputs(self._density)
+        for statistics in self._statistics:
+            self._inputs += statistics.inputs
         self._data_functions: Callable[..., list[np.ndarray]] | None = None
         if not self._density.rows:
             outputs = self._split_data_functions(outputs)
@@ -163,7 +173,8 @@ class MinibatchGradient(GradientEstimator):
         """Replace transcendental functions of the data in the outputs by further inputs."""
         density = self._density
         resized = [array for array in density.arrays if None in array.type.shape]
-        varying = [*density.coordinates, *density.others.values(), *resized]
+        statistics = [each.variable for of_term in self._statistics for each in of_term.inputs]
+        varying = [*density.coordinates, *density.others.values(), *resized, *statistics]
         split = split_at_transcendental(outputs, varying)
         self._inputs += [FixedArray(variable, variable.type.shape) for variable in split.inputs]
         if split.fixed:
@@ -231,6 +242,12 @@ class MinibatchGradient(GradientEstimator):
                 raise ValueError(see(message, "changed-data"))
             self._point_all_at(position, np.ascontiguousarray(array))
             position += 1
+        for statistics in self._statistics:
+            refreshed = statistics.refresh()
+            if refreshed is not None:
+                for i, array in enumerate(refreshed, start=position):
+                    self._point_all_at(i, array)
+            position += len(statistics.inputs)
         self._first_row_input = position
         self._point_at_rows()
         if self._data_functions is not None:

@@ -1,0 +1,269 @@
+"""Means of rows that are linear in functions of the variables of a model.
+
+The mean of a hierarchical linear regression, such as ``intercept + X @ beta + effect[group]``, is
+a sum of products of design matrices, which consist of data, with vectors, which are functions of
+the variables: a number for all rows, the coefficients of columns, or effects of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Sum
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_geodesic.densities.rows_by_index import is_product, taken_by_index
+
+_MAX_COLUMNS = 64
+"""Maximum number of columns of a sum over columns, each of which becomes a part."""
+
+
+class NotLinearError(Exception):
+    """A mean is not linear, or is in another form than those of this module."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearPart:
+    r"""Product of a design matrix with a vector.
+
+    .. math:: w_i v_{g_i}, \qquad w_i \sum_k X_{ik} v_k \qquad \text{or} \qquad w_i v_0
+
+    for row i, with an index g, with a matrix X, or with neither.
+
+    Attributes
+    ----------
+    vector : TensorVariable
+        v, a function of the variables.
+    index, matrix : TensorVariable or None
+        g and X, functions of data, as w.
+    weights : list of TensorVariable
+        Factors of w, vectors with one or N elements.
+    """
+
+    vector: TensorVariable
+    index: TensorVariable | None = None
+    matrix: TensorVariable | None = None
+    weights: list[TensorVariable] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Length of the vector."""
+        return int(self.vector.type.shape[0])
+
+    def times(self, weights: TensorVariable) -> LinearPart:
+        """Multiply the rows by data."""
+        return replace(self, weights=[*self.weights, weights])
+
+    def scaled(self, factor: TensorVariable) -> LinearPart:
+        """Multiply by a function of the variables that is the same for all rows, shape (1,)."""
+        return replace(self, vector=self.vector * factor)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMean:
+    """Mean of rows, as a sum.
+
+    Attributes
+    ----------
+    offsets : list of TensorVariable
+        Functions of data, vectors with one or N elements.
+    parts : list of LinearPart
+    """
+
+    offsets: list[TensorVariable]
+    parts: list[LinearPart]
+
+    @classmethod
+    def of(cls, mean: TensorVariable, n_rows: int, varying: Sequence[Variable]) -> LinearMean:
+        """Decompose a mean.
+
+        Parameters
+        ----------
+        mean : TensorVariable
+            Vector with static shape (N,) or (1,), or a number.
+        n_rows : int
+            N.
+        varying : sequence of Variable
+            Variables of the model; all other inputs are data.
+
+        Raises
+        ------
+        NotLinearError
+            If the mean is in another form.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import pytensor.tensor as pt
+        >>> from pymc_geodesic.densities.linear_means import LinearMean
+        >>> slope, effect = pt.dscalar("slope"), pt.tensor("effect", shape=(2,))
+        >>> x, group = pt.tensor("x", shape=(5,)), pt.constant(np.array([0, 1, 1, 0, 1]))
+        >>> mean = LinearMean.of(3.0 + slope * x + effect[group], 5, [slope, effect])
+        >>> len(mean.offsets), [part.size for part in mean.parts]
+        (1, [1, 2])
+        """
+        if mean.type.ndim > 1:
+            raise NotLinearError
+        return _Decomposition(n_rows, [mean], varying).sum_of(pt.atleast_1d(mean))
+
+
+class _Decomposition:
+    """Decomposition of graphs of N rows; see `LinearMean.of`."""
+
+    def __init__(
+        self, n_rows: int, graphs: Sequence[TensorVariable], varying: Sequence[Variable]
+    ) -> None:
+        self._n_rows = n_rows
+        self._products: dict[Variable, LinearPart] = {}
+        self._varies: set[Variable] = set(varying)
+        for node in io_toposort([], graphs):
+            if not self._varies.isdisjoint(node.inputs):
+                self._varies.update(node.outputs)
+
+    def _depends(self, graph: Variable) -> bool:
+        """Whether a graph depends on variables; also one that was built after the others."""
+        if graph.owner is None or graph in self._varies:
+            return graph in self._varies
+        return any(map(self._depends, graph.owner.inputs))
+
+    def sum_of(self, graph: TensorVariable) -> LinearMean:
+        """Decompose a vector."""
+        if not self._depends(graph):
+            return LinearMean([graph], [])
+        if graph.type.shape == (1,):
+            return LinearMean([], [LinearPart(graph)])
+        if graph in self._products:
+            return LinearMean([], [self._products[graph]])
+        node = graph.owner
+        if node is None:
+            raise NotLinearError
+        if isinstance(node.op, ViewOp):
+            return self.sum_of(node.inputs[0])
+        if isinstance(node.op, Elemwise):
+            return self._elementwise(node)
+        taken = taken_by_index(node)
+        if taken is not None and not taken.is_transposed and not self._depends(taken.index):
+            return LinearMean([], [_checked(LinearPart(taken.vector, index=taken.index))])
+        if isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 2:  # of shape (N, 1)
+            return self.sum_of(self._column(node.inputs[0], 0))
+        if isinstance(node.op, Subtensor) and node.inputs[0].type.ndim == 2:
+            return self.sum_of(self._column_of_subtensor(node))
+        if isinstance(node.op, Sum) and node.op.axis == (1,) and node.inputs[0].type.ndim == 2:
+            return self._sum_over_columns(node.inputs[0])
+        raise NotLinearError
+
+    def _elementwise(self, node: Apply) -> LinearMean:
+        """Decompose a sum, or a product of which at most one factor has rows and variables."""
+        function = node.op.scalar_op
+        if isinstance(function, ps.Identity):
+            return self.sum_of(node.inputs[0])
+        if isinstance(function, ps.Neg):
+            return _times(self.sum_of(node.inputs[0]), pt.constant([-1.0]))
+        if isinstance(function, ps.Add):
+            return _plus(*map(self.sum_of, node.inputs))
+        if isinstance(function, ps.Sub):
+            first, second = map(self.sum_of, node.inputs)
+            return _plus(first, _times(second, pt.constant([-1.0])))
+        if isinstance(function, ps.TrueDiv):
+            first, second = node.inputs
+            return self._product([first, 1.0 / second])
+        if isinstance(function, ps.Mul):
+            return self._product(node.inputs)
+        raise NotLinearError
+
+    def _product(self, factors: Sequence[TensorVariable]) -> LinearMean:
+        """Decompose a product of vectors."""
+        data = [each for each in factors if not self._depends(each)]
+        scales = [each for each in factors if self._depends(each) and each.type.shape == (1,)]
+        others = [each for each in factors if each not in data and each not in scales]
+        if len(others) > 1:
+            raise NotLinearError
+        if not others:
+            others = [scales.pop()]
+        result = self.sum_of(others[0])
+        for each in data:
+            result = _times(result, each)
+        for each in scales:
+            result = LinearMean(
+                [], [*(LinearPart(each).times(w) for w in _joined(result.offsets)),
+                     *(part.scaled(each) for part in result.parts)],
+            )  # fmt: skip
+        return result
+
+    def _sum_over_columns(self, graph: TensorVariable) -> LinearMean:
+        n = graph.type.shape[1]
+        if n is None or n > _MAX_COLUMNS:
+            raise NotLinearError
+        return _plus(*(self.sum_of(self._column(graph, k)) for k in range(n)))
+
+    def _column_of_subtensor(self, node: Apply) -> TensorVariable:
+        """Column of ``matrix[:, k]``."""
+        rows, *others = node.op.idx_list
+        if rows != slice(None) or len(others) != 1 or isinstance(others[0], slice):
+            raise NotLinearError
+        (k,) = node.inputs[1:]
+        if self._depends(k):
+            raise NotLinearError
+        return self._column(node.inputs[0], k)
+
+    def _column(self, graph: TensorVariable, k: int | TensorVariable) -> TensorVariable:
+        """Column k of a matrix, taken from the inputs of its elementwise functions."""
+        if not self._depends(graph):
+            return graph[:, k]
+        node = graph.owner
+        if node is None:
+            raise NotLinearError
+        if isinstance(node.op, Elemwise):
+            wide = [each.type.shape[1] == 1 for each in node.inputs]
+            columns = [
+                self._column(each, 0 if is_one else k)
+                for each, is_one in zip(node.inputs, wide, strict=True)
+            ]
+            return node.op(*columns)
+        if is_product(node) and not self._depends(node.inputs[0]):
+            matrix, right = node.inputs
+            column = pt.TensorType("float64", (self._n_rows,))()
+            self._products[column] = _checked(LinearPart(right[:, k], matrix=matrix))
+            self._varies.add(column)
+            return column
+        if isinstance(node.op, DimShuffle) and node.op.new_order == (0, "x"):
+            return node.inputs[0]
+        if isinstance(node.op, DimShuffle) and node.op.new_order == ("x", 0):
+            return node.inputs[0][k][None]
+        taken = taken_by_index(node)
+        if taken is None or taken.column or taken.is_transposed or taken.source.type.ndim != 2:
+            raise NotLinearError
+        return taken.source[:, k][taken.index]
+
+
+def _checked(part: LinearPart) -> LinearPart:
+    """Raise NotLinearError unless the length of the vector is known."""
+    if part.vector.type.ndim != 1 or None in part.vector.type.shape:
+        raise NotLinearError
+    return part
+
+
+def _plus(*means: LinearMean) -> LinearMean:
+    return LinearMean(
+        [offset for each in means for offset in each.offsets],
+        [part for each in means for part in each.parts],
+    )
+
+
+def _times(mean: LinearMean, weights: TensorVariable) -> LinearMean:
+    return LinearMean(
+        [offset * weights for offset in mean.offsets], [each.times(weights) for each in mean.parts]
+    )
+
+
+def _joined(offsets: Sequence[TensorVariable]) -> list[TensorVariable]:
+    """Sum of offsets, if there are any."""
+    return [pt.add(*offsets) if len(offsets) > 1 else offsets[0]] if offsets else []

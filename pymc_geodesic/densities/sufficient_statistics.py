@@ -1,0 +1,310 @@
+r"""Sufficient statistics of normal observations whose mean is linear.
+
+With the mean :math:`o + A u` of N rows, where the design matrix A and the offsets o are data, and u
+is a function of the variables, the log-density is
+
+.. math:: -\tfrac{N}{2} \log 2 \pi \sigma^2
+    - \tfrac{1}{2 \sigma^2} \big( S - 2 b^\top \delta + \delta^\top Q \delta \big) , \quad
+    \delta = u - u_0 , \quad Q = A^\top A , \quad b = A^\top r , \quad S = r^\top r ,
+
+with the residuals :math:`r = y - o - A u_0` at a fixed point :math:`u_0`, close to a least-squares
+solution, so that the three terms do not cancel. Q has one entry for each pair of groups that occur
+together in a row; its product with a vector replaces the pass over all rows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.tensor.variable import TensorVariable
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from pymc_geodesic.densities.compilation import ArrayInput, FixedArray, ResizedArray
+from pymc_geodesic.densities.graphs import unoptimized_function
+from pymc_geodesic.densities.linear_means import LinearMean, LinearPart, NotLinearError
+from pymc_geodesic.densities.log_density import Density, NormalTerm
+from pymc_geodesic.ops.quadratic_form import SparseQuadraticForm
+
+
+@dataclass(frozen=True)
+class SufficientStatisticsSettings:
+    """Constants of the sufficient statistics.
+
+    Values without a stated source are heuristic; no measurement supports them.
+
+    Attributes
+    ----------
+    min_rows : int
+        Minimum number of rows. A gradient of fewer rows takes about as long as its call.
+    max_entries : int
+        Upper bound on the number of entries of Q, which take 12 bytes each.
+    n_iterations : int
+        Number of iterations of conjugate gradients for u₀, which does not have to be exact.
+    rows_per_chunk : int
+        Number of rows of the dense columns of A that are joined at a time.
+    """
+
+    min_rows: int = 2_000
+    max_entries: int = 50_000_000
+    n_iterations: int = 50
+    rows_per_chunk: int = 65_536
+
+
+SETTINGS = SufficientStatisticsSettings()
+
+
+def with_sufficient_statistics(
+    density: Density, whole_array: Callable[[Any], np.ndarray]
+) -> tuple[Density, list[NormalStatistics]]:
+    """Replace normal observations by their sufficient statistics where these take less time.
+
+    Parameters
+    ----------
+    density : Density
+    whole_array : callable
+        Function that returns the values of one of `Density.arrays`.
+
+    Returns
+    -------
+    density : Density
+        The same log-density; its graphs have the statistics as further inputs.
+    statistics : list of NormalStatistics
+    """
+    found, terms = [], list(density.other_terms)
+    for term in density.normal_terms:
+        try:
+            statistics = NormalStatistics(density, term, whole_array)
+        except NotLinearError:
+            continue
+        terms[term.position] = statistics.log_density
+        found.append(statistics)
+    return replace(density, other_terms=terms, normal_terms=[]), found
+
+
+class NormalStatistics:
+    """Sufficient statistics of a normal term.
+
+    Parameters
+    ----------
+    density : Density
+    term : NormalTerm
+    whole_array : callable
+        See `with_sufficient_statistics`.
+
+    Attributes
+    ----------
+    name : str
+        Name of the observed variable.
+    log_density : TensorVariable
+        Log-density of all rows, a number.
+    inputs : list of ArrayInput
+        The statistics: entries, columns and starts of the rows of Q, then b, u₀ and S.
+
+    Raises
+    ------
+    NotLinearError
+        If the mean is not linear, the standard deviation is not the same for all rows, or the
+        product with Q takes longer than the rows.
+    """
+
+    def __init__(
+        self, density: Density, term: NormalTerm, whole_array: Callable[[Any], np.ndarray]
+    ) -> None:
+        self.name = term.name
+        n_rows = term.value.type.shape[0] if term.value.type.ndim == 1 else None
+        if n_rows is None or n_rows < SETTINGS.min_rows or set(term.sd.type.shape) - {1}:
+            raise NotLinearError
+        mean = LinearMean.of(
+            term.mean, n_rows, [*density.coordinates, *density.others.values()]
+        )
+        self._parts = sorted(mean.parts, key=lambda part: (part.index is None, -part.size))
+        self._whole_array, self._arrays = whole_array, list(density.arrays.values())
+        self._data = unoptimized_function(
+            list(density.arrays),
+            [
+                pt.add(term.value, *[-offset for offset in mean.offsets]),
+                *(graph for part in self._parts for graph in _data_of(part)),
+            ],
+        )
+        self._n_rows, self._checksum = n_rows, 0
+        design, _ = self._design(self._read())
+        if not design.n_entries < min(design.n_values, SETTINGS.max_entries):
+            raise NotLinearError
+        size = sum(part.size for part in self._parts)
+        shapes = {
+            "entries": ("float64", (None,)),
+            "columns": ("int32", (None,)),
+            "starts": ("int64", (size + 1,)),
+            "b": ("float64", (size,)),
+            "center": ("float64", (size,)),
+            "square": ("float64", ()),
+        }
+        self.inputs: list[ArrayInput] = [
+            (ResizedArray if shape == (None,) else FixedArray)(
+                pt.TensorType(dtype, shape)(f"{name} of {self.name}"), shape
+            )
+            for name, (dtype, shape) in shapes.items()
+        ]
+        self.log_density = self._log_density(term.sd)
+
+    def _log_density(self, sd: TensorVariable) -> TensorVariable:
+        entries, columns, starts, b, center, square = (each.variable for each in self.inputs)
+        delta = pt.concatenate([part.vector for part in self._parts]) - center
+        form, _ = SparseQuadraticForm()(entries, columns, starts, delta)
+        sd = pt.atleast_1d(sd)[0]
+        at_mean = pm.logp(pm.Normal.dist(0.0, sd), 0.0)  # with the check of the parameter
+        return self._n_rows * at_mean - (square - 2.0 * pt.dot(b, delta) + form) / (2.0 * sd**2)
+
+    # --- data ------------------------------------------------------------------------------------
+
+    def _read(self) -> list[np.ndarray]:
+        return [np.ascontiguousarray(self._whole_array(each)) for each in self._arrays]
+
+    def refresh(self) -> list[np.ndarray] | None:
+        """Compute the values of `inputs` if data have changed; None if they have not."""
+        arrays = self._read()
+        checksum = 1
+        for each in arrays:
+            checksum = zlib.crc32(each.reshape(-1).view(np.uint8), checksum)
+        if checksum == self._checksum:
+            return None
+        design, observed = self._design(arrays)
+        gram = design.gram()
+        with np.errstate(all="ignore"):  # observations that are not finite are reported elsewhere
+            center = _approximate_solution(gram, design.transposed_times(observed))
+            residuals = observed - design.times(center)
+            b, square = design.transposed_times(residuals), np.asarray(residuals @ residuals)
+        self._checksum = checksum
+        starts = gram.indptr.astype(np.int64)
+        return [gram.data, gram.indices.astype(np.int32), starts, b, center, square]
+
+    def _design(self, arrays: Sequence[np.ndarray]) -> tuple[_DesignMatrix, np.ndarray]:
+        """Design matrix, and observations minus offsets."""
+        observed, *data = self._data(*arrays)
+        values = iter(data)
+        groups: list[tuple[int, np.ndarray, np.ndarray]] = []
+        dense = []
+        for part in self._parts:
+            weights = next(values).astype(float)
+            if part.index is not None:
+                groups.append((part.size, next(values) % part.size, weights))
+            else:
+                dense.append((None if part.matrix is None else next(values), weights))
+        return _DesignMatrix(self._n_rows, groups, dense), observed.astype(float)
+
+
+def _data_of(part: LinearPart) -> list[TensorVariable]:
+    """Weights of a part, and its index or matrix."""
+    weights = pt.mul(pt.ones(1), *part.weights)
+    return [weights, *(each for each in (part.index, part.matrix) if each is not None)]
+
+
+class _DesignMatrix:
+    """Design matrix with columns of groups, which are sparse, followed by dense columns.
+
+    Parameters
+    ----------
+    n_rows : int
+        N.
+    groups : list of (size, index, weights)
+        Number of groups, and group and weight of each row, for each classification of the rows.
+    dense : list of (matrix, weights)
+        Matrices with N rows, or None for a column of ones, and weights of one or N rows.
+
+    Attributes
+    ----------
+    n_values, n_entries : int
+        Number of values of all rows that are not zero by structure, and an upper bound on the
+        entries of the upper triangle of the Gram matrix.
+    """
+
+    def __init__(
+        self,
+        n_rows: int,
+        groups: Sequence[tuple[int, np.ndarray, np.ndarray]],
+        dense: Sequence[tuple[np.ndarray | None, np.ndarray]],
+    ) -> None:
+        self._dense, self._n_rows = list(dense), n_rows
+        n = len(groups)
+        columns, values = np.empty((n_rows, n), np.int32), np.empty((n_rows, n))
+        first = 0
+        for i, (size, index, weights) in enumerate(groups):
+            columns[:, i], values[:, i] = first + index, weights
+            first += size
+        starts = np.arange(n_rows + 1) * n
+        self._of_groups = sparse.csr_array(
+            (values.ravel(), columns.ravel(), starts), shape=(n_rows, first)
+        )
+        n_dense = sum(1 if matrix is None else matrix.shape[1] for matrix, _ in self._dense)
+        pairs = [
+            min(a, b) if np.array_equal(i, j) else min(n_rows, a * b)
+            for (a, i, _), (b, j, _) in combinations(groups, 2)
+        ]
+        self.n_values = n_rows * (n + n_dense)
+        self.n_entries = first * (1 + n_dense) + n_dense * (n_dense + 1) // 2 + sum(pairs)
+
+    def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Dense columns of some rows at a time."""
+        for start in range(0, self._n_rows, SETTINGS.rows_per_chunk):
+            rows = slice(start, min(start + SETTINGS.rows_per_chunk, self._n_rows))
+            columns = [np.empty((rows.stop - start, 0))]
+            for matrix, weights in self._dense:
+                own = (weights if weights.size == 1 else weights[rows])[:, np.newaxis]
+                part = np.ones((rows.stop - start, 1)) if matrix is None else matrix[rows]
+                columns.append(part * own)
+            yield rows, np.hstack(columns)
+
+    def gram(self) -> sparse.csr_array:
+        """Upper triangle of the Gram matrix, of which each row begins with the diagonal."""
+        m = self._of_groups.shape[1]
+        between, of_dense = 0.0, 0.0
+        for rows, columns in self._chunks():
+            between = between + self._of_groups[rows].T @ columns
+            of_dense = of_dense + columns.T @ columns
+        of_groups = sparse.coo_array(sparse.triu(self._of_groups.T @ self._of_groups))
+        rows, columns = np.indices(between.shape)
+        rows_of_dense, columns_of_dense = np.triu_indices(len(of_dense))
+        diagonal = np.arange(m)  # also of groups without rows
+        parts = [
+            (of_groups.data, of_groups.row, of_groups.col),
+            (np.zeros(m), diagonal, diagonal),
+            (between.ravel(), rows.ravel(), m + columns.ravel()),
+            (of_dense[rows_of_dense, columns_of_dense], m + rows_of_dense, m + columns_of_dense),
+        ]
+        values, rows, columns = map(np.concatenate, zip(*parts, strict=True))
+        size = m + len(of_dense)
+        upper = sparse.coo_array((values, (rows, columns)), shape=(size, size)).tocsr()
+        upper.sum_duplicates()
+        return upper
+
+    def times(self, x: np.ndarray) -> np.ndarray:
+        """Product with a vector."""
+        m = self._of_groups.shape[1]
+        result = self._of_groups @ x[:m]
+        for rows, columns in self._chunks():
+            result[rows] += columns @ x[m:]
+        return result
+
+    def transposed_times(self, y: np.ndarray) -> np.ndarray:
+        """Product of the transpose with a vector."""
+        dense = np.sum([columns.T @ y[rows] for rows, columns in self._chunks()], axis=0)
+        return np.concatenate([self._of_groups.T @ y, dense])
+
+
+def _approximate_solution(gram: sparse.csr_array, right: np.ndarray) -> np.ndarray:
+    """Solve the normal equations approximately, given an upper triangle."""
+    diagonal = gram.diagonal()
+    inverse = 1.0 / np.where(diagonal > 0.0, diagonal, 1.0)
+    product = LinearOperator(gram.shape, lambda x: gram @ x + gram.T @ x - diagonal * x, float)
+    scaling = LinearOperator(gram.shape, lambda x: inverse * x, float)
+    center, _ = cg(product, right, maxiter=SETTINGS.n_iterations, M=scaling)
+    return np.nan_to_num(center, posinf=0.0, neginf=0.0)
