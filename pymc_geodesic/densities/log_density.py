@@ -81,14 +81,14 @@ class Term:
 
 @dataclass(eq=False)
 class NormalTerm:
-    """Normally distributed observations, whose log-density is one of `Density.other_terms`.
+    """Normally distributed observations.
 
     Attributes
     ----------
     name : str
         Name of the random variable.
     position : int
-        Position of the log-density in `Density.other_terms`.
+        Position of the log-density in `Density.graphs`.
     value, mean, sd : TensorVariable
         Observations, and the parameters of their distribution.
     """
@@ -119,7 +119,7 @@ class Density:
     others : dict
         Variables that other steps sample: graph input by name of the value variable.
     normal_terms : list of NormalTerm
-        Observed normal variables that do not depend on rows.
+        Observed normal variables, unless there are local variables.
     """
 
     coordinates: list[TensorVariable]
@@ -197,11 +197,7 @@ def build_density(
     check_not_imputed(model, [term.name for term in row_terms])
     replacements = parametrization.replacements | _dim_lengths(model, blocks, inputs)
     replacements |= {data: row.block for data, row in blocks.items()}
-    normal = [
-        term
-        for term in terms
-        if term.rv in model.observed_RVs and term not in row_terms and _is_normal(term)
-    ]
+    normal = [] if local else [term for term in terms if _is_observed_normal(term, model)]
     parameters = _normal_parameters(normal, parametrization)
     with _explain_block_errors(model, inputs):
         graphs = rebuild_graphs([*(term.graph for term in terms), *parameters], replacements)
@@ -212,14 +208,14 @@ def build_density(
     if not inputs.arrays:
         _check_total_sizes(row_terms)
     others = [term for term in terms if term not in row_terms]
-    n_volumes = len(parametrization.volumes)
+    with_volumes = [*row_terms, *parametrization.volumes, *others]
     density = Density(
         parametrization.coordinates,
         row_terms,
         [*parametrization.volumes, *(term.graph for term in others)],
         list(dict.fromkeys(blocks.values())),
         normal_terms=[
-            NormalTerm(term.name, n_volumes + others.index(term), *of_term)
+            NormalTerm(term.name, with_volumes.index(term), *of_term)
             for term, of_term in zip(normal, batched(graphs[len(terms) :], 3), strict=True)
         ],
     )
@@ -330,9 +326,10 @@ def _terms(
     return terms
 
 
-def _is_normal(term: Term) -> bool:
-    """Whether a term is that of a normal variable."""
-    return term.rv is not None and isinstance(term.rv.owner.op, NormalRV)
+def _is_observed_normal(term: Term, model: Model) -> bool:
+    """Whether a term is that of an observed normal variable."""
+    rv = term.rv
+    return rv is not None and rv in model.observed_RVs and isinstance(rv.owner.op, NormalRV)
 
 
 def _normal_parameters(
@@ -591,9 +588,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
         for term, graph in zip(density.row_terms, graphs[:n], strict=True):
             term.graph = graph
         density.other_terms = graphs[n:n_terms]
-        for normal, of_term in zip(
-            density.normal_terms, batched(graphs[n_terms:], 3), strict=True
-        ):
+        for normal, of_term in zip(density.normal_terms, batched(graphs[n_terms:], 3), strict=True):
             normal.value, normal.mean, normal.sd = of_term
     unused = [row for row in density.rows if row.block not in set(explicit_graph_inputs(graphs))]
     if unused:

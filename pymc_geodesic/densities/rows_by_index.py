@@ -84,7 +84,9 @@ class RowsByIndex:
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], graphs):
             is_index = isinstance(node.op, AdvancedSubtensor)
-            taken = taken_by_index(node) if is_index and self._uses_effects(node.inputs[0]) else None
+            taken = (
+                taken_by_index(node) if is_index and self._uses_effects(node.inputs[0]) else None
+            )
             if taken is not None:
                 entries = self._entries(taken.source, taken.index)
                 replacements[node.outputs[0]] = taken.part_of(entries)

@@ -17,13 +17,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
@@ -90,6 +91,79 @@ def with_sufficient_statistics(
     return replace(density, other_terms=terms, normal_terms=[]), found
 
 
+def count_entries(density: Density, n_rows: int) -> int | None:
+    """Upper bound on the entries of Q for all rows, from the log-density of a minibatch.
+
+    Parameters
+    ----------
+    density : Density
+        Log-density of the rows of a minibatch.
+    n_rows : int
+        Number of all rows.
+
+    Returns
+    -------
+    int or None
+        None if statistics cannot replace all rows, or do not save time.
+    """
+    n_terms, n_entries = len(density.row_terms), 0
+    of_rows = [term for term in density.normal_terms if term.position < n_terms]
+    if n_rows < SETTINGS.min_rows or len(of_rows) < n_terms:
+        return None
+    for term in of_rows:
+        try:
+            parts = _linear_mean(density, term).parts
+        except NotLinearError:
+            return None
+        groups = [(part.size, part.index) for part in parts if part.index is not None]
+        size = _Size.of(n_rows, groups, _count_dense(parts), is_)
+        if not size.saves_time:
+            return None
+        n_entries += size.n_entries
+    return n_entries
+
+
+def _linear_mean(density: Density, term: NormalTerm) -> LinearMean:
+    """Decompose the mean; the standard deviation has to be the same for all rows."""
+    shape = term.value.type.shape
+    if len(shape) != 1 or shape[0] in (None, 1) or set(term.sd.type.shape) - {1}:
+        raise NotLinearError
+    return LinearMean.of(term.mean, shape[0], [*density.coordinates, *density.others.values()])
+
+
+def _count_dense(parts: Sequence[LinearPart]) -> int:
+    return sum(part.size for part in parts if part.index is None)
+
+
+class _Size(NamedTuple):
+    """Number of values of all rows, and an upper bound on the number of entries of Q."""
+
+    n_values: int
+    n_entries: int
+
+    @classmethod
+    def of(
+        cls,
+        n_rows: int,
+        groups: Sequence[tuple[int, Any]],
+        n_dense: int,
+        are_equal: Callable[[Any, Any], bool],
+    ) -> _Size:
+        """Compute both, from the number of groups and the index of each classification."""
+        n_effects = sum(size for size, _ in groups)
+        pairs = [
+            min(a, b) if are_equal(i, j) else min(n_rows, a * b)
+            for (a, i), (b, j) in combinations(groups, 2)
+        ]
+        of_dense = n_effects * n_dense + n_dense * (n_dense + 1) // 2
+        return cls(n_rows * (len(groups) + n_dense), n_effects + sum(pairs) + of_dense)
+
+    @property
+    def saves_time(self) -> bool:
+        """Whether a product with Q takes less time than the rows, and fits into memory."""
+        return self.n_entries < min(self.n_values, SETTINGS.max_entries)
+
+
 class NormalStatistics:
     """Sufficient statistics of a normal term.
 
@@ -120,12 +194,10 @@ class NormalStatistics:
         self, density: Density, term: NormalTerm, whole_array: Callable[[Any], np.ndarray]
     ) -> None:
         self.name = term.name
-        n_rows = term.value.type.shape[0] if term.value.type.ndim == 1 else None
-        if n_rows is None or n_rows < SETTINGS.min_rows or set(term.sd.type.shape) - {1}:
+        mean = _linear_mean(density, term)
+        self._n_rows, self._checksum = int(term.value.type.shape[0]), 0
+        if self._n_rows < SETTINGS.min_rows:
             raise NotLinearError
-        mean = LinearMean.of(
-            term.mean, n_rows, [*density.coordinates, *density.others.values()]
-        )
         self._parts = sorted(mean.parts, key=lambda part: (part.index is None, -part.size))
         self._whole_array, self._arrays = whole_array, list(density.arrays.values())
         self._data = unoptimized_function(
@@ -135,24 +207,17 @@ class NormalStatistics:
                 *(graph for part in self._parts for graph in _data_of(part)),
             ],
         )
-        self._n_rows, self._checksum = n_rows, 0
         design, _ = self._design(self._read())
-        if not design.n_entries < min(design.n_values, SETTINGS.max_entries):
+        if not design.size.saves_time:
             raise NotLinearError
         size = sum(part.size for part in self._parts)
-        shapes = {
-            "entries": ("float64", (None,)),
-            "columns": ("int32", (None,)),
-            "starts": ("int64", (size + 1,)),
-            "b": ("float64", (size,)),
-            "center": ("float64", (size,)),
-            "square": ("float64", ()),
-        }
-        self.inputs: list[ArrayInput] = [
-            (ResizedArray if shape == (None,) else FixedArray)(
-                pt.TensorType(dtype, shape)(f"{name} of {self.name}"), shape
-            )
-            for name, (dtype, shape) in shapes.items()
+        self.inputs = [
+            _input(ResizedArray, "entries", "float64", (None,)),
+            _input(ResizedArray, "columns", "int32", (None,)),
+            _input(FixedArray, "starts", "int64", (size + 1,)),
+            _input(FixedArray, "b", "float64", (size,)),
+            _input(FixedArray, "center", "float64", (size,)),
+            _input(FixedArray, "square", "float64", ()),
         ]
         self.log_density = self._log_density(term.sd)
 
@@ -196,10 +261,27 @@ class NormalStatistics:
         for part in self._parts:
             weights = next(values).astype(float)
             if part.index is not None:
-                groups.append((part.size, next(values) % part.size, weights))
+                groups.append((part.size, self._checked(next(values), part.size), weights))
             else:
                 dense.append((None if part.matrix is None else next(values), weights))
         return _DesignMatrix(self._n_rows, groups, dense), observed.astype(float)
+
+    def _checked(self, index: np.ndarray, size: int) -> np.ndarray:
+        """Return an index without negative numbers."""
+        out_of_bounds = index[(index < -size) | (index >= size)]
+        if out_of_bounds.size:
+            raise IndexError(
+                f"index {out_of_bounds[0]} in the mean of {self.name!r} is out of bounds for an "
+                f"array of {size} entries. Correct the index"
+            )
+        return index % size
+
+
+def _input(
+    kind: type[ArrayInput], name: str, dtype: str, shape: tuple[int | None, ...]
+) -> ArrayInput:
+    variable = pt.tensor(name, dtype=dtype, shape=shape)
+    return kind(variable, variable.type.shape)
 
 
 def _data_of(part: LinearPart) -> list[TensorVariable]:
@@ -222,9 +304,7 @@ class _DesignMatrix:
 
     Attributes
     ----------
-    n_values, n_entries : int
-        Number of values of all rows that are not zero by structure, and an upper bound on the
-        entries of the upper triangle of the Gram matrix.
+    size : _Size
     """
 
     def __init__(
@@ -233,24 +313,23 @@ class _DesignMatrix:
         groups: Sequence[tuple[int, np.ndarray, np.ndarray]],
         dense: Sequence[tuple[np.ndarray | None, np.ndarray]],
     ) -> None:
-        self._dense, self._n_rows = list(dense), n_rows
-        n = len(groups)
-        columns, values = np.empty((n_rows, n), np.int32), np.empty((n_rows, n))
+        self._groups, self._dense, self._n_rows = list(groups), list(dense), n_rows
+        self._n_dense = sum(1 if matrix is None else matrix.shape[1] for matrix, _ in self._dense)
+        indices = [(size, index) for size, index, _ in self._groups]
+        self.size = _Size.of(n_rows, indices, self._n_dense, np.array_equal)
+
+    @cached_property
+    def _of_groups(self) -> sparse.csr_array:
+        """Columns of groups."""
+        n = len(self._groups)
+        columns, values = np.empty((self._n_rows, n), np.int32), np.empty((self._n_rows, n))
         first = 0
-        for i, (size, index, weights) in enumerate(groups):
+        for i, (size, index, weights) in enumerate(self._groups):
             columns[:, i], values[:, i] = first + index, weights
             first += size
-        starts = np.arange(n_rows + 1) * n
-        self._of_groups = sparse.csr_array(
-            (values.ravel(), columns.ravel(), starts), shape=(n_rows, first)
-        )
-        n_dense = sum(1 if matrix is None else matrix.shape[1] for matrix, _ in self._dense)
-        pairs = [
-            min(a, b) if np.array_equal(i, j) else min(n_rows, a * b)
-            for (a, i, _), (b, j, _) in combinations(groups, 2)
-        ]
-        self.n_values = n_rows * (n + n_dense)
-        self.n_entries = first * (1 + n_dense) + n_dense * (n_dense + 1) // 2 + sum(pairs)
+        starts = np.arange(self._n_rows + 1) * n
+        shape = self._n_rows, first
+        return sparse.csr_array((values.ravel(), columns.ravel(), starts), shape=shape)
 
     def _chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Dense columns of some rows at a time."""
@@ -265,24 +344,20 @@ class _DesignMatrix:
 
     def gram(self) -> sparse.csr_array:
         """Upper triangle of the Gram matrix, of which each row begins with the diagonal."""
-        m = self._of_groups.shape[1]
-        between, of_dense = 0.0, 0.0
-        for rows, columns in self._chunks():
-            between = between + self._of_groups[rows].T @ columns
-            of_dense = of_dense + columns.T @ columns
+        m, n = self._of_groups.shape[1], self._n_dense
+        between, of_dense = np.zeros((m, n)), np.zeros((n, n))
+        for part, dense in self._chunks():
+            between += self._of_groups[part].T @ dense
+            of_dense += dense.T @ dense
         of_groups = sparse.coo_array(sparse.triu(self._of_groups.T @ self._of_groups))
-        rows, columns = np.indices(between.shape)
-        rows_of_dense, columns_of_dense = np.triu_indices(len(of_dense))
-        diagonal = np.arange(m)  # also of groups without rows
-        parts = [
-            (of_groups.data, of_groups.row, of_groups.col),
-            (np.zeros(m), diagonal, diagonal),
-            (between.ravel(), rows.ravel(), m + columns.ravel()),
-            (of_dense[rows_of_dense, columns_of_dense], m + rows_of_dense, m + columns_of_dense),
-        ]
-        values, rows, columns = map(np.concatenate, zip(*parts, strict=True))
-        size = m + len(of_dense)
-        upper = sparse.coo_array((values, (rows, columns)), shape=(size, size)).tocsr()
+        every, (i, j), (k, h) = np.arange(m), np.indices((m, n)), np.triu_indices(n)
+        values = [of_groups.data, np.zeros(m), between.ravel(), of_dense[k, h]]
+        rows = [of_groups.row, every, i.ravel(), m + k]
+        columns = [of_groups.col, every, m + j.ravel(), m + h]  # of groups without rows, too
+        upper = sparse.coo_array(
+            (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
+            shape=(m + n, m + n),
+        ).tocsr()
         upper.sum_duplicates()
         return upper
 

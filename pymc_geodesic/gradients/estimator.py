@@ -146,6 +146,18 @@ class GradientEstimator(Estimator):
         return None
 
     @property
+    def summarized(self) -> list[str]:
+        """Names of observed variables whose rows are replaced by sufficient statistics."""
+        return []
+
+    def count_statistics(self) -> int | None:
+        """Return the number of sufficient statistics that could replace all rows of minibatches.
+
+        None if they cannot, or do not save time.
+        """
+        return None
+
+    @property
     def row_names(self) -> list[str]:
         """Names of the terms of the log-density that are sums over rows."""
         return []

@@ -42,6 +42,7 @@ from pymc_geodesic.densities.row_density import RowDensity, find_averaging_terms
 from pymc_geodesic.densities.smoothness import has_kinks
 from pymc_geodesic.densities.sufficient_statistics import (
     NormalStatistics,
+    count_entries,
     with_sufficient_statistics,
 )
 from pymc_geodesic.densities.variables import ManifoldVariable
@@ -200,6 +201,15 @@ class MinibatchGradient(GradientEstimator):
     def depends_on_others(self) -> bool:
         """Whether the log-density depends on variables that other steps sample."""
         return bool(self._density.others)
+
+    @property
+    def summarized(self) -> list[str]:
+        """Names of observed variables whose rows are replaced by sufficient statistics."""
+        return [each.name for each in self._statistics]
+
+    def count_statistics(self) -> int | None:
+        """Count entries of sufficient statistics; see `GradientEstimator.count_statistics`."""
+        return count_entries(self._density, self.source.n_rows)
 
     @property
     def row_names(self) -> list[str]:

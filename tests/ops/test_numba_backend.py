@@ -37,6 +37,7 @@ FILES = [
         "dense_products",
         "exponentials",
         "fisher_bingham_ops",
+        "quadratic_form",
         "sparse_dot",
     )
 ] + [

@@ -1,0 +1,209 @@
+"""Normal observations by sufficient statistics, compared with PyMC's log-density of the rows."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from scipy import sparse
+
+import pymc_geodesic as pg
+from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.sparse import SparseData
+
+INTERPRETED = {"mode": "FAST_COMPILE"}
+N, G, K = 3000, 12, 3
+RNG = np.random.default_rng(1)
+X, GROUP, OTHER = RNG.normal(size=(N, K)), RNG.integers(0, G, N), RNG.integers(0, 7, N)
+GROUP[GROUP == 5] = 4  # a group without rows
+Y = 1e4 + RNG.normal(size=N)
+
+
+def evaluate_at(step, point):
+    position = np.concatenate([np.ravel(point[v.value_name]) for v in step.variables])
+    logp_grad, output = step.estimator.logp_grad, np.empty(position.size + 1)
+    step.estimator.set_others(point)
+    evaluate(logp_grad.address, position, 0, logp_grad.context, output)
+    logp_grad.raise_error()
+    return output[-1], output[:-1]
+
+
+def random_point(model, seed=0):
+    rng = np.random.default_rng(seed)
+    start = model.initial_point(random_seed=0)
+    return {name: value + rng.normal(size=value.shape) for name, value in start.items()}
+
+
+def assert_agrees_with_pymc(model, step):
+    for seed in range(2):
+        point = random_point(model, seed)
+        value, gradient = evaluate_at(step, point)
+        variables = [model[v.name] for v in step.variables]
+        expected = model.compile_dlogp(variables, **INTERPRETED)(point)
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(gradient, expected, rtol=1e-8, atol=1e-11 * scale)
+        assert value == pytest.approx(float(model.compile_logp(**INTERPRETED)(point)), rel=1e-11)
+
+
+def regression(mean):
+    """Normal observations with a mean of parameters by name."""
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd", 2.0)
+        tau = pm.HalfNormal("tau", 2.0)
+        parameters = {
+            "a": pm.Normal("a"),
+            "b": pm.Normal("b", shape=K),
+            "e": pm.Normal("e", shape=G),
+            "f": pm.Normal("f", shape=7),
+            "m": pm.Normal("m", shape=(G, K)),
+            "tau": tau,
+        }
+        pm.Normal("y", mean(**parameters), sd, observed=Y)
+    return model
+
+
+LINEAR = {
+    "columns": lambda a, b, **_: a + X @ b,
+    "groups": lambda a, e, **_: a + e[GROUP],
+    "one_element": lambda b, **_: b[0] + b[2] * X[:, 1],
+    "crossed": lambda a, e, f, **_: a + e[GROUP] - f[OTHER],
+    "slopes": lambda e, f, **_: e[GROUP] * X[:, 0] + X[:, 1] * f[OTHER] / 3.0,
+    "non_centered": lambda a, e, tau, **_: a + tau * e[GROUP],
+    "ratio": lambda e, tau, **_: e[GROUP] / tau,
+    "scaled_sum": lambda a, b, e, tau, **_: tau * (a + 2.0 + X @ b + e[GROUP]),
+    "negative_index": lambda e, **_: e[GROUP - G],
+    "matrix": lambda m, **_: m[GROUP, 1] + m[GROUP][:, 2] * X[:, 0],
+    "transposed": lambda m, **_: m.T[0, GROUP],
+    "sum_of_products": lambda m, **_: (m[GROUP] * X).sum(axis=1),
+    "correlated": lambda m, b, **_: (m @ pt.diag(b))[GROUP, 0] + X[:, 0],
+    "function_of_effects": lambda a, e, **_: (a + pt.exp(e))[GROUP],
+    "dot": lambda b, **_: pm.math.dot(X, b) + pt.dot(X, 2.0 * b),
+    "parents": lambda e, f, **_: (e + f[np.arange(G) % 7])[GROUP],
+}
+
+
+@pytest.mark.parametrize("mean", LINEAR)
+def test_linear_means(mean):
+    model = regression(LINEAR[mean])
+    with model:
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == ["y"]
+    assert_agrees_with_pymc(model, step)
+
+
+NOT_LINEAR = {
+    "exponential": lambda a, b, **_: pm.math.exp(a + X @ b),
+    "square": lambda a, **_: a**2 * X[:, 0] + pm.math.sqr(a * X[:, 0]),
+    "product_of_groups": lambda e, f, **_: e[GROUP] * f[OTHER],
+    "index_of_variable": lambda e, a, **_: e[pt.switch(a > 0, GROUP, 0)],
+}
+
+
+@pytest.mark.parametrize("mean", NOT_LINEAR)
+def test_other_means_use_the_rows(mean):
+    model = regression(NOT_LINEAR[mean])
+    with model:
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == []
+    assert_agrees_with_pymc(model, step)
+
+
+def test_other_observations_use_the_rows():
+    with pm.Model() as model:
+        a, sd = pm.Normal("a"), pm.HalfNormal("sd")
+        pm.StudentT("t", 4.0, mu=a * X[:, 0], sigma=sd, observed=Y)
+        pm.Normal("few", a * X[:100, 0], sd, observed=Y[:100])
+        pm.Normal("by_row", a * X[:, 0], sd * np.abs(X[:, 1]), observed=Y)
+        pm.Normal("wide", a * X, sd, observed=X)
+        many = pm.Normal("many", shape=N)
+        pm.Normal("own", many, sd, observed=Y)
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == []
+    assert_agrees_with_pymc(model, step)
+
+
+def test_variables_of_other_steps():
+    with pm.Model() as model:
+        a, tau, sd = pm.Normal("a"), pm.HalfNormal("tau"), pm.HalfNormal("sd")
+        e = pm.Normal("e", shape=G)
+        pm.Normal("y", a + tau * e[GROUP], sd, observed=Y)
+        step = pg.GMC([a, e])
+    assert step.estimator.summarized == ["y"]
+    assert_agrees_with_pymc(model, step)
+
+
+def test_unit_vectors():
+    with pm.Model():
+        direction = pg.VonMisesFisher("direction", mu=np.eye(K)[0], kappa=1.0)
+        scale, sd = pm.Normal("scale"), pm.HalfNormal("sd")
+        pm.Normal("y", X @ (scale * direction), sd, observed=Y)
+        step = pg.GMC()
+        draws = pm.sample(10, tune=10, step=step, chains=1, progressbar=False, random_seed=1)
+    assert step.estimator.summarized == ["y"]
+    assert np.isfinite(draws.sample_stats["lp"]).all()
+
+
+def test_changed_data():
+    with pm.Model(coords={"row": np.arange(N)}) as model:
+        y, x = pm.Data("y_data", Y, dims="row"), pm.Data("x", X[:, 0], dims="row")
+        group = pm.Data("group", GROUP, dims="row")
+        a, e, sd = pm.Normal("a"), pm.Normal("e", shape=G), pm.HalfNormal("sd")
+        pm.Normal("y", a * x + e[group], sd, observed=y, dims="row")
+        step = pg.GMC()
+        assert step.estimator.summarized == ["y"]
+        # with as many rows, and other groups that occur together
+        pm.set_data({"y_data": 2.0 * Y, "x": X[:, 1], "group": OTHER})
+        step.estimator.refresh_data()
+        assert_agrees_with_pymc(model, step)
+        x.get_value(borrow=True)[:] = X[:, 2]  # in place
+        step.estimator.refresh_data()
+        assert_agrees_with_pymc(model, step)
+
+
+def test_index_out_of_bounds():
+    with pm.Model():
+        e, sd = pm.Normal("e", shape=G), pm.HalfNormal("sd")
+        pm.Normal("y", e[GROUP + 1], sd, observed=Y)
+        with pytest.raises(IndexError, match=r"index 12 in the mean of 'y' .* 12 entries"):
+            pg.GMC()
+
+
+def test_statistics_are_as_small_as_the_groups():
+    """One number for each group, and for each pair of groups of the two classifications."""
+    model = regression(lambda a, e, f, **_: a + e[GROUP] + f[OTHER])
+    with model:
+        logp_grad = pg.GMC(compile_kwargs=INTERPRETED).estimator.logp_grad
+    names = [each.variable.name for each in logp_grad.inputs]
+    n_entries = logp_grad.context[len(names) + names.index("entries")]
+    assert n_entries <= (1 + G + 7) + (G + 7) + G * 7
+
+
+def test_posterior_of_a_conjugate_model():
+    """Normal mean and known variance: the posterior is normal."""
+    with pm.Model():
+        b = pm.Normal("b", 0.0, 10.0, shape=K)
+        pm.Normal("y", X @ b, 1.0, observed=Y - 1e4)
+        draws = pm.sample(
+            2000, step=pg.GMC(), chains=2, progressbar=False, random_seed=1
+        ).posterior["b"]
+    precision = X.T @ X + np.eye(K) / 100.0
+    mean, sd = np.linalg.solve(precision, X.T @ (Y - 1e4)), np.diag(np.linalg.inv(precision)) ** 0.5
+    z = (draws.mean(("chain", "draw")) - mean) / sd
+    assert np.abs(z).max() < 0.1
+    np.testing.assert_allclose(draws.std(("chain", "draw")) / sd, 1.0, atol=0.06)
+
+
+def test_minibatches_use_the_rows():
+    with pm.Model():
+        a, sd = pm.Normal("a"), pm.HalfNormal("sd")
+        pm.Normal("y", a * X[:, 0], sd, observed=Y)
+        step = pg.SGGMC(batch_size=100)
+    assert step.estimator.summarized == []
+
+
+def test_sparse_design():
+    matrix = sparse.random_array((N, K), density=0.3, rng=RNG).tocsr()
+    with pm.Model() as model:
+        b, sd = pm.Normal("b", shape=K), pm.HalfNormal("sd")
+        pm.Normal("y", SparseData("X", matrix) @ b, sd, observed=Y)
+        step = pg.GMC()
+    assert_agrees_with_pymc(model, step)
