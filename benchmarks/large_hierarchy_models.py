@@ -262,6 +262,24 @@ def pupils(n_rows: int) -> Problem:
     return Problem(model)
 
 
+def mixed_normal(n_rows: int) -> Problem:
+    """Linear mixed model with ten covariates, 1,000 rows per group, and varying slopes."""
+    rng = np.random.default_rng(SEED)
+    n_groups = max(n_rows // 1_000, 5)
+    group, X = group_codes(rng, n_rows, n_groups), rng.normal(size=(n_rows, 10))
+    y = 1.0 + X @ rng.normal(size=10) + 2.0 * rng.normal(size=n_rows)
+    y += 0.7 * rng.normal(size=n_groups)[group] + 0.3 * rng.normal(size=n_groups)[group] * X[:, 0]
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0.0, 5.0)
+        slopes = pm.Normal("slopes", 0.0, 2.0, shape=10)
+        group_sd, slope_sd = pm.HalfNormal("group_sd", 1.0), pm.HalfNormal("slope_sd", 1.0)
+        effect = pm.Normal("group_effect", 0.0, group_sd, shape=n_groups)
+        slope_effect = pm.Normal("slope_effect", 0.0, slope_sd, shape=n_groups)
+        mu = intercept + pm.math.dot(X, slopes) + effect[group] + slope_effect[group] * X[:, 0]
+        pm.Normal("y", mu, pm.HalfNormal("residual_sd", 3.0), observed=y)
+    return Problem(model)
+
+
 @dataclass(frozen=True)
 class Case:
     """A line of the table.
@@ -291,6 +309,13 @@ CASES: dict[str, Case] = {
         "crossed logistic, 10,000 × 1,000", large_crossed_logistic, 300_000, 900
     ),
     "crossed-normal": Case("crossed normal, 20,000 × 2,000", crossed_normal, 1_000_000, 1_000),
+    "mixed-normal": Case(
+        "mixed normal, 1,000 groups, varying slopes",
+        mixed_normal,
+        1_000_000,
+        5_000,
+        batch_size=1_000,
+    ),
     "poisson": Case("Poisson, 10,000 groups, offsets", poisson, 1_000_000, 1_000),
     "logistic": Case("logistic, 2,000 groups", logistic, 1_000_000, 5_000, batch_size=1_000),
     "pupils": Case("pupils in classes in schools, LKJ", pupils, 100_000, 1_000),

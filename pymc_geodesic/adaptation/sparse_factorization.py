@@ -15,12 +15,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.linalg import LinAlgError, cholesky
 
 from pymc_geodesic.gradients.partial_centering import TriangularFactor
+from pymc_geodesic.runtime.jit import compiled
 
 _log = logging.getLogger("pymc")
 
@@ -34,8 +36,8 @@ class FactorizationSettings:
     max_dense : int
         Maximum number of coordinates with a dense factor, 64 MB.
     max_fill : float
-        Maximum number of scalar products for the sparse elimination of one group, which takes some
-        seconds.
+        Maximum number of scalar products for the elimination of one group if more coordinates
+        remain; it takes some seconds.
     smallest_precision : float
         Lower bound on the precision of a coordinate.
     smallest_share : float
@@ -121,8 +123,9 @@ class _Elimination:
 
     Attributes
     ----------
-    matrix : csr_matrix
-        Precision of the remaining coordinates, marginal over the eliminated ones.
+    matrix : csr_matrix or ndarray
+        Precision of the remaining coordinates, marginal over the eliminated ones. If it is dense,
+        no further group is eliminated.
     coordinates : ndarray of int
         Remaining coordinates, in the order of ``matrix``.
     remaining : dict
@@ -133,7 +136,7 @@ class _Elimination:
         self, precision: sparse.csr_matrix, groups: Sequence[Group], others: np.ndarray
     ) -> None:
         self.coordinates = np.concatenate([*(group.entries for group in groups), others])
-        self.matrix = precision[self.coordinates][:, self.coordinates].tocsr()
+        self.matrix: Any = precision[self.coordinates][:, self.coordinates].tocsr()
         self.remaining = dict(enumerate(groups))
         self._unconditional, self._others = precision.diagonal(), others
         self._zero_sums = [each for each in groups if each.last is not None]
@@ -166,6 +169,8 @@ class _Elimination:
 
     def next_group(self) -> int | None:
         """Return the group to eliminate; None where the rest has a dense factor."""
+        if isinstance(self.matrix, np.ndarray):
+            return None
         free = [k for k in self._largest_first() if self.remaining[k].last is None]
         diagonal = next((k for k in free if self._is_diagonal(k)), None)
         if diagonal is None and free and len(self.coordinates) > SETTINGS.max_dense:
@@ -187,7 +192,7 @@ class _Elimination:
         pivot = np.maximum(self.matrix.diagonal()[own], SETTINGS.smallest_precision)
         coupling = self.matrix[own][:, later].tocsr()
         fill = float(np.square(np.diff(coupling.indptr).astype(float)).sum())
-        is_dense = fill > SETTINGS.max_fill and len(later) <= SETTINGS.max_dense
+        is_dense = len(later) <= SETTINGS.max_dense and fill > len(later) ** 2
         if fill > SETTINGS.max_fill and not is_dense:
             _log.info("the sparse metric leaves out couplings between groups of effects")
             is_other = np.isin(self.coordinates[later], self._others)
@@ -196,7 +201,13 @@ class _Elimination:
         scaled = (sparse.diags(1.0 / pivot) @ coupling).tocsr()
         rest = self.matrix[later][:, later]
         if is_dense:
-            self.matrix = sparse.csr_matrix(rest.toarray() - _dense_product(coupling, scaled))
+            self.matrix = rest.toarray()
+            by_column = scaled.tocsc()
+            _subtract_products(
+                (by_column.indptr, by_column.indices.astype(np.uint32), by_column.data),
+                (coupling.indptr, coupling.indices.astype(np.uint32), coupling.data),
+                self.matrix,
+            )
         else:
             self.matrix = (rest - coupling.T @ scaled).tocsr()
         self.coordinates = self.coordinates[later]
@@ -247,7 +258,7 @@ class _Elimination:
 
     def _dense_precision(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the precision matrix of remaining coordinates, and its unconditional diagonal."""
-        matrix = self.matrix.toarray()
+        matrix = self.matrix if isinstance(self.matrix, np.ndarray) else self.matrix.toarray()
         unconditional = self._unconditional.copy()
         for each in self._zero_sums:
             unconditional[each.coordinates] = each.diagonal(self._unconditional)
@@ -259,12 +270,23 @@ class _Elimination:
         return matrix[np.ix_(rows, rows)], unconditional[coordinates]
 
 
-def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndarray:
-    """Return leftᵀ right, by dense products of chunks of rows."""
-    total = np.zeros((left.shape[1], right.shape[1]))
-    for start in range(0, left.shape[0], 1024):
-        total += left[start : start + 1024].toarray().T @ right[start : start + 1024].toarray()
-    return total
+@compiled
+def _subtract_products(
+    left: tuple[np.ndarray, np.ndarray, np.ndarray],
+    right: tuple[np.ndarray, np.ndarray, np.ndarray],
+    out: np.ndarray,
+) -> None:
+    """Subtract Bᵀ C from a dense matrix, where B is given by columns and C by rows.
+
+    Both are starts, indices and values of a sparse matrix in compressed form.
+    """
+    starts_b, rows, b = left
+    starts_c, columns, c = right
+    for i in range(starts_b.size - 1):
+        row = out[i]
+        for j in range(starts_b[i], starts_b[i + 1]):
+            for k in range(starts_c[rows[j]], starts_c[rows[j] + 1]):
+                row[columns[k]] -= b[j] * c[k]
 
 
 def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
@@ -278,10 +300,13 @@ def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
     """
     smallest = np.maximum(SETTINGS.smallest_share * unconditional, SETTINGS.smallest_precision)
     scale = np.sqrt(np.maximum(np.diagonal(matrix), smallest))
-    correlations = matrix / scale / scale[:, np.newaxis]
+    correlations = matrix / scale
+    correlations /= scale[:, np.newaxis]
     np.fill_diagonal(correlations, 1.0)
     try:
-        return cholesky(correlations, lower=True) * scale[:, np.newaxis]
+        factor = cholesky(correlations, lower=True)
+        factor *= scale[:, np.newaxis]
+        return factor
     except LinAlgError:
         pass
     identity = np.eye(len(matrix))

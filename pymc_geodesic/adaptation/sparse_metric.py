@@ -25,15 +25,16 @@ class SparseMetricSettings:
 
     Attributes
     ----------
-    n_rounds, n_held : int
-        Number of Newton steps at the beginning of a chain, and of the first of these, in which the
-        scales are fixed.
+    n_rounds, max_steps : int
+        Maximum number of factorizations at the beginning of a chain, and of Newton steps with one
+        factor. The scales are fixed in the first step of all.
     max_change : float
         Bound on the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
-    small_step : float
-        Mean square of the next step, in standard deviations, below which it is omitted.
+    near, small_step : float
+        Mean square of the next step, in standard deviations, below which the position is the
+        center, and below which no further step is made with the same factor.
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split: the larger of a
         number and a share of all tuning draws. With 300 in place of 1,000 three models of
@@ -49,9 +50,10 @@ class SparseMetricSettings:
     """
 
     n_rounds: int = 12
-    n_held: int = 1
+    max_steps: int = 10
     max_change: float = 1.0
     max_halvings: int = 10
+    near: float = 0.1
     small_step: float = 0.01
     shortest: int = 300
     share: float = 0.3
@@ -170,7 +172,8 @@ class SparseMetric:
         """Approximate the center of the posterior by Newton steps, from a position.
 
         The joint mode in the coordinates z approximates the mode of the marginal density of the
-        scales (Laplace approximation). The scales are fixed in the first steps.
+        scales (Laplace approximation). The scales are fixed in the first step. A factor is used
+        for several steps, since its computation takes longer than that of many gradients.
 
         Returns
         -------
@@ -182,29 +185,55 @@ class SparseMetric:
         for k in range(SETTINGS.n_rounds):
             factor = self._factor_at(x)
             z = self.centering.whiten(x)
-            value, step = self._evaluate(z)
+            value, gradient = self._evaluate(z)
             n_grad += 1
             if not np.isfinite(value):
                 break
-            bounded = np.union1d(self._effects.transformed, self._scales)
-            bound = SETTINGS.max_change * self._sizes[bounded]
-            step[bounded] = np.clip(step[bounded], -bound, bound)
-            if k < SETTINGS.n_held:
-                step[self._scales] = 0.0
-            is_last = True
-            for _ in range(SETTINGS.max_halvings):
-                found, gradient = self._evaluate(z + step)
-                n_grad += 1
-                if found > value:
-                    x = self.centering.to_position(z + step)
-                    is_last = np.mean(gradient**2) < SETTINGS.small_step
-                    break
-                step *= 0.5
-            if is_last and k >= SETTINGS.n_held:
+            if k > 0 and np.mean(gradient**2) < SETTINGS.near:
                 self._move_to_origin(factor)
                 return x, n_grad + 2
+            holds_scales, n_steps = k == 0, 0
+            while n_steps == 0 or np.mean(gradient**2) >= SETTINGS.small_step:
+                found, n_tried = self._ascend(z, value, self._bounded(gradient, holds_scales))
+                n_grad += n_tried
+                if found is not None:
+                    z, value, gradient = found
+                elif not holds_scales:
+                    break
+                holds_scales = False
+                n_steps += 1
+                if n_steps == SETTINGS.max_steps:
+                    break
+            x = self.centering.to_position(z)
         self.set_center(x)
         return x, n_grad + 2
+
+    def _bounded(self, gradient: np.ndarray, holds_scales: bool) -> np.ndarray:
+        """Newton step in whitened coordinates, with bounded changes of transformed variables."""
+        step = gradient.copy()
+        bounded = np.union1d(self._effects.transformed, self._scales)
+        bound = SETTINGS.max_change * self._sizes[bounded]
+        step[bounded] = np.clip(step[bounded], -bound, bound)
+        if holds_scales:
+            step[self._scales] = 0.0
+        return step
+
+    def _ascend(
+        self, z: np.ndarray, value: float, step: np.ndarray
+    ) -> tuple[tuple[np.ndarray, float, np.ndarray] | None, int]:
+        """Halve a step until the density increases.
+
+        Returns
+        -------
+        found : (position, log-density, gradient), or None
+        n_grad : int
+        """
+        for n in range(SETTINGS.max_halvings):
+            found, gradient = self._evaluate(z + step)
+            if found > value:
+                return (z + step, found, gradient), n + 1
+            step = 0.5 * step
+        return None, SETTINGS.max_halvings
 
     def is_near_origin(self, mean: np.ndarray, n: int) -> bool:
         """Whether the mean of n draws is near the origin.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,6 +21,8 @@ from pymc_geodesic.minibatches.from_arguments import (
 )
 from pymc_geodesic.steps.pymc_interface import Model
 from pymc_geodesic.steps.unused_arguments import check_defaults
+
+_log = logging.getLogger("pymc")
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,11 @@ def gradient_estimator(
     if not local:
         source = minibatch_source(model, minibatches, noise=noise)
         density = RowDensity(model, variables, source, minibatches.total_size)
-        return MinibatchGradient(density, with_value=with_value, compile_kwargs=compile_kwargs)
+        gradient = MinibatchGradient(density, with_value=with_value, compile_kwargs=compile_kwargs)
+        if gradient.summarized:
+            names = ", ".join(map(repr, gradient.summarized))
+            _log.info(f"Sufficient statistics replace the rows of {names}")
+        return gradient
     assert local_arguments is not None
     if minibatches.batches is not None:
         raise ValueError(

@@ -142,6 +142,13 @@ class GMC(GeodesicStep):
     these are more; if the Hamiltonian is split then, the other tuning draws repeat the last one,
     with ``n_grad`` 0 and without ``acceptance_rate`` and ``energy``.
 
+    For at least 2,000 observations with the distribution N(o + A u, σ²), with data o and A, one σ
+    for all rows, and any functions u of the variables, such as coefficients and group effects,
+    sufficient statistics replace the rows: AᵀA, Aᵀr and rᵀr, with the residuals r near a
+    least-squares solution. Log-density and gradient are the same up to rounding. Their time depends
+    on the number of coefficients, of groups, and of pairs of groups that occur together, and no
+    longer on the number of rows; with many such pairs the rows are used if they take less time.
+
     Orthogonal matrices, frames of n columns in n dimensions, have determinant +1 or −1, and no
     trajectory leads from one to the other. Before each draw the opposite sign of a random column is
     proposed, and accepted with probability min(1, π(proposal) / π(x)).
