@@ -185,6 +185,15 @@ class _Elimination:
         self._segments.append((start, start + len(coordinates), group in self._has_children))
         self._order.append(coordinates)
 
+    def _couples_all(self, group: int, coupling: sparse.csr_matrix, later: np.ndarray) -> bool:
+        """Whether the elimination of a group couples entries within each of the other groups."""
+        others = [each.coordinates for k, each in self.remaining.items() if k != group]
+        is_nonzero = (coupling != 0.0).astype(float)
+        return all(
+            (is_nonzero @ np.isin(self.coordinates[later], each)).max(initial=0.0) > 1.0
+            for each in others
+        )
+
     def eliminate(self, group: int) -> None:
         """Replace the matrix by the Schur complement of a group with a diagonal block."""
         own = self._local(self.remaining[group].coordinates)
@@ -192,7 +201,9 @@ class _Elimination:
         pivot = np.maximum(self.matrix.diagonal()[own], SETTINGS.smallest_precision)
         coupling = self.matrix[own][:, later].tocsr()
         fill = float(np.square(np.diff(coupling.indptr).astype(float)).sum())
-        is_dense = len(later) <= SETTINGS.max_dense and fill > len(later) ** 2
+        is_dense = len(later) <= SETTINGS.max_dense and (
+            fill > SETTINGS.max_fill or self._couples_all(group, coupling, later)
+        )
         if fill > SETTINGS.max_fill and not is_dense:
             _log.info("the sparse metric leaves out couplings between groups of effects")
             is_other = np.isin(self.coordinates[later], self._others)
