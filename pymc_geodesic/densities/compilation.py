@@ -24,6 +24,7 @@ from numba import cfunc, from_dtype, types
 from numba.extending import is_jitted
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.mode import Mode, get_mode
+from pytensor.link.basic import JITLinker
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import TensorType
@@ -202,6 +203,12 @@ def mode_of(compile_kwargs: dict[str, Any]) -> Mode:
     if not isinstance(mode.linker, NumbaLinker):
         return mode
     return with_vectorized_exponentials(with_arithmetic_for_trigamma(with_loops_for_products(mode)))
+
+
+def runs_own_ops(compile_kwargs: Mapping[str, Any] | None) -> bool:
+    """Whether the backend can run Ops that have functions for Numba and NumPy."""
+    linker = get_mode(dict(compile_kwargs or {}).get("mode")).linker
+    return isinstance(linker, NumbaLinker) or not isinstance(linker, JITLinker)
 
 
 def compile_gradient(

@@ -20,10 +20,10 @@ from pytensor.tensor.math import Sum
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.rows_by_index import is_product, taken_by_index
+from pymc_geodesic.densities.rows_by_index import is_product, taken_by_index, transposed
 
-_MAX_COLUMNS = 64
-"""Maximum number of columns of a sum over columns, each of which becomes a part."""
+_MAX_PARTS = 256
+"""Maximum number of parts of a mean. A sum over columns has a part for each of them."""
 
 
 class NotLinearError(Exception):
@@ -123,6 +123,8 @@ class _Decomposition:
     ) -> None:
         self._n_rows = n_rows
         self._products: dict[Variable, LinearPart] = {}
+        self._known: dict[Variable, LinearMean] = {}
+        self._fixed: set[Variable] = set()
         self._varies: set[Variable] = set(varying)
         for node in io_toposort([], graphs):
             if not self._varies.isdisjoint(node.inputs):
@@ -130,14 +132,23 @@ class _Decomposition:
 
     def _depends(self, graph: Variable) -> bool:
         """Whether a graph depends on variables; also one that was built after the others."""
-        if graph.owner is None or graph in self._varies:
-            return graph in self._varies
-        return any(map(self._depends, graph.owner.inputs))
+        if graph in self._varies:
+            return True
+        if graph.owner is None or graph in self._fixed:
+            return False
+        depends = any(map(self._depends, graph.owner.inputs))
+        (self._varies if depends else self._fixed).add(graph)
+        return depends
 
     def sum_of(self, graph: TensorVariable) -> LinearMean:
         """Decompose a vector."""
+        if graph not in self._known:
+            self._known[graph] = self._sum_of(graph)
+        return self._known[graph]
+
+    def _sum_of(self, graph: TensorVariable) -> LinearMean:
         if not self._depends(graph):
-            return LinearMean([graph], [])
+            return LinearMean([_as_float(graph)], [])
         if graph.type.shape == (1,):
             return LinearMean([], [LinearPart(graph)])
         if graph in self._products:
@@ -152,8 +163,9 @@ class _Decomposition:
         taken = taken_by_index(node)
         if taken is not None and not taken.is_transposed and not self._depends(taken.index):
             return LinearMean([], [_checked(LinearPart(taken.vector, index=taken.index))])
-        if isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 2:  # of shape (N, 1)
-            return self.sum_of(self._column(node.inputs[0], 0))
+        if isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 2:
+            matrix = node.inputs[0] if node.op.new_order == (0,) else transposed(node.inputs[0])
+            return self.sum_of(self._column(matrix, 0))
         if isinstance(node.op, Subtensor) and node.inputs[0].type.ndim == 2:
             return self.sum_of(self._column_of_subtensor(node))
         if isinstance(node.op, Sum) and node.op.axis == (1,) and node.inputs[0].type.ndim == 2:
@@ -174,7 +186,9 @@ class _Decomposition:
             return _plus(first, _times(second, pt.constant([-1.0])))
         if isinstance(function, ps.TrueDiv):
             first, second = node.inputs
-            return self._product([first, 1.0 / second])
+            if self._depends(second) and second.type.shape != (1,):
+                raise NotLinearError
+            return self._product([first, 1.0 / _as_float(second)])
         if isinstance(function, ps.Mul):
             return self._product(node.inputs)
         raise NotLinearError
@@ -200,7 +214,7 @@ class _Decomposition:
 
     def _sum_over_columns(self, graph: TensorVariable) -> LinearMean:
         n = graph.type.shape[1]
-        if n is None or n > _MAX_COLUMNS:
+        if n is None or n > _MAX_PARTS:
             raise NotLinearError
         return _plus(*(self.sum_of(self._column(graph, k)) for k in range(n)))
 
@@ -216,7 +230,7 @@ class _Decomposition:
 
     def _column(self, graph: TensorVariable, k: int | TensorVariable) -> TensorVariable:
         """Column k of a matrix, taken from the inputs of its elementwise functions."""
-        if not self._depends(graph):
+        if not self._depends(graph) or graph.type.shape[0] == 1:
             return graph[:, k]
         node = graph.owner
         if node is None:
@@ -230,14 +244,14 @@ class _Decomposition:
             return node.op(*columns)
         if is_product(node) and not self._depends(node.inputs[0]):
             matrix, right = node.inputs
+            if matrix.type.shape[0] != self._n_rows:
+                raise NotLinearError
             column = pt.TensorType("float64", (self._n_rows,))()
             self._products[column] = _checked(LinearPart(right[:, k], matrix=matrix))
             self._varies.add(column)
             return column
         if isinstance(node.op, DimShuffle) and node.op.new_order == (0, "x"):
             return node.inputs[0]
-        if isinstance(node.op, DimShuffle) and node.op.new_order == ("x", 0):
-            return node.inputs[0][k][None]
         taken = taken_by_index(node)
         if taken is None or taken.column or taken.is_transposed or taken.source.type.ndim != 2:
             raise NotLinearError
@@ -252,13 +266,20 @@ def _checked(part: LinearPart) -> LinearPart:
 
 
 def _plus(*means: LinearMean) -> LinearMean:
-    return LinearMean(
-        [offset for each in means for offset in each.offsets],
-        [part for each in means for part in each.parts],
-    )
+    offsets = [offset for each in means for offset in each.offsets]
+    parts = [part for each in means for part in each.parts]
+    if len(offsets) + len(parts) > _MAX_PARTS:
+        raise NotLinearError
+    return LinearMean(offsets, parts)
+
+
+def _as_float(data: TensorVariable) -> TensorVariable:
+    """Double precision, in which products of integers do not overflow."""
+    return data.astype("float64")
 
 
 def _times(mean: LinearMean, weights: TensorVariable) -> LinearMean:
+    weights = _as_float(weights)
     return LinearMean(
         [offset * weights for offset in mean.offsets], [each.times(weights) for each in mean.parts]
     )

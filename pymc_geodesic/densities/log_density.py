@@ -197,7 +197,7 @@ def build_density(
     check_not_imputed(model, [term.name for term in row_terms])
     replacements = parametrization.replacements | _dim_lengths(model, blocks, inputs)
     replacements |= {data: row.block for data, row in blocks.items()}
-    normal = [] if local else [term for term in terms if _is_observed_normal(term, model)]
+    normal = [term for term in terms if not local and _is_observed_normal(term, model)]
     parameters = _normal_parameters(normal, parametrization)
     with _explain_block_errors(model, inputs):
         graphs = rebuild_graphs([*(term.graph for term in terms), *parameters], replacements)
@@ -327,9 +327,11 @@ def _terms(
 
 
 def _is_observed_normal(term: Term, model: Model) -> bool:
-    """Whether a term is that of an observed normal variable."""
+    """Whether a term is that of an observed normal variable without a transform."""
     rv = term.rv
-    return rv is not None and rv in model.observed_RVs and isinstance(rv.owner.op, NormalRV)
+    if rv is None or rv not in model.observed_RVs or model.rvs_to_transforms[rv] is not None:
+        return False
+    return isinstance(rv.owner.op, NormalRV)
 
 
 def _normal_parameters(

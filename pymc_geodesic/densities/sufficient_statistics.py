@@ -10,16 +10,21 @@ is a function of the variables, the log-density is
 with the residuals :math:`r = y - o - A u_0` at a fixed point :math:`u_0`, close to a least-squares
 solution, so that the three terms do not cancel. Q has one entry for each pair of groups that occur
 together in a row; its product with a vector replaces the pass over all rows.
+
+The dense columns D of A, such as those of covariates, are replaced by :math:`D R^{-1}` and their
+coefficients by :math:`R u`, where R is the triangular factor of a QR decomposition, since the
+condition number of :math:`D^\top D` is the square of that of D, which may be large, as for the
+powers of a covariate.
 """
 
 from __future__ import annotations
 
+import operator
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import combinations
-from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +32,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
+from scipy.linalg import qr, solve_triangular
 from scipy.sparse.linalg import LinearOperator, cg
 
 from pymc_geodesic.densities.compilation import ArrayInput, FixedArray, ResizedArray
@@ -48,8 +54,16 @@ class SufficientStatisticsSettings:
         Minimum number of rows. A gradient of fewer rows takes about as long as its call.
     max_entries : int
         Upper bound on the number of entries of Q, which take 12 bytes each.
-    n_iterations : int
-        Number of iterations of conjugate gradients for u₀, which does not have to be exact.
+    n_iterations, n_refinements : int
+        Maximum number of iterations of conjugate gradients for u₀, which does not have to be exact,
+        and of solutions, each for the residuals of the last one.
+    min_decrease : float
+        Ratio of sums of squared residuals above which a solution does not improve the last one.
+    ridge : float
+        Ratio of the ridge to the diagonal of Q.
+    rounding : float
+        Length of the part of a column that does not depend on other columns, divided by its length,
+        below which it counts as zero.
     rows_per_chunk : int
         Number of rows of the dense columns of A that are joined at a time.
     """
@@ -57,6 +71,10 @@ class SufficientStatisticsSettings:
     min_rows: int = 2_000
     max_entries: int = 50_000_000
     n_iterations: int = 50
+    n_refinements: int = 4
+    min_decrease: float = 0.99
+    ridge: float = 1e-12
+    rounding: float = 1e-13
     rows_per_chunk: int = 65_536
 
 
@@ -116,7 +134,7 @@ def count_entries(density: Density, n_rows: int) -> int | None:
         except NotLinearError:
             return None
         groups = [(part.size, part.index) for part in parts if part.index is not None]
-        size = _Size.of(n_rows, groups, _count_dense(parts), is_)
+        size = _Size.of(n_rows, groups, _count_dense(parts), operator.is_)
         if not size.saves_time:
             return None
         n_entries += size.n_entries
@@ -155,7 +173,7 @@ class _Size(NamedTuple):
             min(a, b) if are_equal(i, j) else min(n_rows, a * b)
             for (a, i), (b, j) in combinations(groups, 2)
         ]
-        of_dense = n_effects * n_dense + n_dense * (n_dense + 1) // 2
+        of_dense = n_effects * n_dense + n_dense**2  # the latter of R
         return cls(n_rows * (len(groups) + n_dense), n_effects + sum(pairs) + of_dense)
 
     @property
@@ -181,7 +199,7 @@ class NormalStatistics:
     log_density : TensorVariable
         Log-density of all rows, a number.
     inputs : list of ArrayInput
-        The statistics: entries, columns and starts of the rows of Q, then b, u₀ and S.
+        The statistics: entries, columns and starts of the rows of Q, then b, u₀, S and R.
 
     Raises
     ------
@@ -203,14 +221,14 @@ class NormalStatistics:
         self._data = unoptimized_function(
             list(density.arrays),
             [
-                pt.add(term.value, *[-offset for offset in mean.offsets]),
+                reduce(operator.sub, mean.offsets, term.value.astype("float64")),
                 *(graph for part in self._parts for graph in _data_of(part)),
             ],
         )
         design, _ = self._design(self._read())
         if not design.size.saves_time:
             raise NotLinearError
-        size = sum(part.size for part in self._parts)
+        size, n_dense = sum(part.size for part in self._parts), _count_dense(self._parts)
         self.inputs = [
             _input(ResizedArray, "entries", "float64", (None,)),
             _input(ResizedArray, "columns", "int32", (None,)),
@@ -218,21 +236,28 @@ class NormalStatistics:
             _input(FixedArray, "b", "float64", (size,)),
             _input(FixedArray, "center", "float64", (size,)),
             _input(FixedArray, "square", "float64", ()),
+            _input(FixedArray, "factor", "float64", (n_dense, n_dense)),
         ]
         self.log_density = self._log_density(term.sd)
 
     def _log_density(self, sd: TensorVariable) -> TensorVariable:
-        entries, columns, starts, b, center, square = (each.variable for each in self.inputs)
+        entries, columns, starts, b, center, square, factor = (
+            each.variable for each in self.inputs
+        )
         delta = pt.concatenate([part.vector for part in self._parts]) - center
+        n_dense = factor.type.shape[0]
+        if n_dense:
+            m = delta.type.shape[0] - n_dense
+            delta = pt.concatenate([delta[:m], pt.dot(factor, delta[m:])])
         form, _ = SparseQuadraticForm()(entries, columns, starts, delta)
-        sd = pt.atleast_1d(sd)[0]
+        sd = pt.atleast_1d(sd)[0].astype("float64")
         at_mean = pm.logp(pm.Normal.dist(0.0, sd), 0.0)  # with the check of the parameter
         return self._n_rows * at_mean - (square - 2.0 * pt.dot(b, delta) + form) / (2.0 * sd**2)
 
     # --- data ------------------------------------------------------------------------------------
 
     def _read(self) -> list[np.ndarray]:
-        return [np.ascontiguousarray(self._whole_array(each)) for each in self._arrays]
+        return [np.asarray(self._whole_array(each), order="C") for each in self._arrays]
 
     def refresh(self) -> list[np.ndarray] | None:
         """Compute the values of `inputs` if data have changed; None if they have not."""
@@ -245,12 +270,12 @@ class NormalStatistics:
         design, observed = self._design(arrays)
         gram = design.gram()
         with np.errstate(all="ignore"):  # observations that are not finite are reported elsewhere
-            center = _approximate_solution(gram, design.transposed_times(observed))
-            residuals = observed - design.times(center)
+            center, residuals = _near_solution(design, gram, observed)
             b, square = design.transposed_times(residuals), np.asarray(residuals @ residuals)
         self._checksum = checksum
         starts = gram.indptr.astype(np.int64)
-        return [gram.data, gram.indices.astype(np.int32), starts, b, center, square]
+        factor = np.ascontiguousarray(design.factor)
+        return [gram.data, gram.indices.astype(np.int32), starts, b, center, square, factor]
 
     def _design(self, arrays: Sequence[np.ndarray]) -> tuple[_DesignMatrix, np.ndarray]:
         """Design matrix, and observations minus offsets."""
@@ -274,7 +299,7 @@ class NormalStatistics:
                 f"index {out_of_bounds[0]} in the mean of {self.name!r} is out of bounds for an "
                 f"array of {size} entries. Correct the index"
             )
-        return index % size
+        return index.astype(np.int64) % size
 
 
 def _input(
@@ -286,7 +311,7 @@ def _input(
 
 def _data_of(part: LinearPart) -> list[TensorVariable]:
     """Weights of a part, and its index or matrix."""
-    weights = pt.mul(pt.ones(1), *part.weights)
+    weights = reduce(operator.mul, part.weights, pt.ones(1))
     return [weights, *(each for each in (part.index, part.matrix) if each is not None)]
 
 
@@ -342,18 +367,50 @@ class _DesignMatrix:
                 columns.append(part * own)
             yield rows, np.hstack(columns)
 
+    @cached_property
+    def _decomposition(self) -> _Decomposition:
+        """QR decomposition of the dense columns, with pivoting, in units of their lengths."""
+        factor = np.zeros((1, self._n_dense))
+        for _, columns in self._chunks():
+            factor = np.linalg.qr(np.vstack([factor, columns]), mode="r")
+        lengths = np.sqrt(np.einsum("ij,ij->j", factor, factor))
+        lengths[lengths == 0.0] = 1.0
+        triangle, order = qr(factor / lengths, mode="r", pivoting=True, check_finite=False)
+        rank = int(np.sum(np.abs(np.diagonal(triangle)) > SETTINGS.rounding))
+        return _Decomposition(triangle[:rank], order, lengths)
+
+    @property
+    def factor(self) -> np.ndarray:
+        """R with the columns in the order of D, and zeros in the last rows if it has fewer."""
+        triangle, order, lengths = self._decomposition
+        factor = np.zeros((self._n_dense, self._n_dense))
+        factor[: len(triangle), order] = triangle * lengths[order]
+        return factor
+
+    def _orthonormal_chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """D R⁻¹, some rows at a time, of the columns that do not depend on others."""
+        triangle, order, lengths = self._decomposition
+        rank = len(triangle)
+        for rows, columns in self._chunks():
+            chosen = columns[:, order[:rank]] / lengths[order[:rank]]
+            found = np.zeros((len(columns), self._n_dense))
+            found[:, :rank] = solve_triangular(
+                triangle[:, :rank], chosen.T, trans="T", check_finite=False
+            ).T
+            yield rows, found
+
     def gram(self) -> sparse.csr_array:
-        """Upper triangle of the Gram matrix, of which each row begins with the diagonal."""
+        """Upper triangle of Q, of which each row begins with the diagonal."""
         m, n = self._of_groups.shape[1], self._n_dense
-        between, of_dense = np.zeros((m, n)), np.zeros((n, n))
-        for part, dense in self._chunks():
+        between = np.zeros((m, n))
+        for part, dense in self._orthonormal_chunks():
             between += self._of_groups[part].T @ dense
-            of_dense += dense.T @ dense
         of_groups = sparse.coo_array(sparse.triu(self._of_groups.T @ self._of_groups))
-        every, (i, j), (k, h) = np.arange(m), np.indices((m, n)), np.triu_indices(n)
-        values = [of_groups.data, np.zeros(m), between.ravel(), of_dense[k, h]]
-        rows = [of_groups.row, every, i.ravel(), m + k]
-        columns = [of_groups.col, every, m + j.ravel(), m + h]  # of groups without rows, too
+        of_dense = np.arange(n) < len(self._decomposition.triangle)
+        every, (i, j) = np.arange(m + n), np.indices((m, n))
+        values = [of_groups.data, np.zeros(m), of_dense, between.ravel()]
+        rows = [of_groups.row, every, i.ravel()]
+        columns = [of_groups.col, every, m + j.ravel()]  # of groups without rows, too
         upper = sparse.coo_array(
             (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns))),
             shape=(m + n, m + n),
@@ -361,25 +418,62 @@ class _DesignMatrix:
         upper.sum_duplicates()
         return upper
 
-    def times(self, x: np.ndarray) -> np.ndarray:
-        """Product with a vector."""
+    def times(self, u: np.ndarray) -> np.ndarray:
+        """Product with a vector u."""
         m = self._of_groups.shape[1]
-        result = self._of_groups @ x[:m]
+        result = self._of_groups @ u[:m]
         for rows, columns in self._chunks():
-            result[rows] += columns @ x[m:]
+            result[rows] += columns @ u[m:]
         return result
 
+    def coefficients(self, x: np.ndarray) -> np.ndarray:
+        """Return u, of which the coordinates of dense columns in x are R u."""
+        m = self._of_groups.shape[1]
+        triangle, order, lengths = self._decomposition
+        rank, of_dense = len(triangle), np.zeros(self._n_dense)
+        of_dense[order[:rank]] = solve_triangular(
+            triangle[:, :rank], x[m : m + rank], check_finite=False
+        )
+        return np.concatenate([x[:m], of_dense / lengths])
+
     def transposed_times(self, y: np.ndarray) -> np.ndarray:
-        """Product of the transpose with a vector."""
-        dense = np.sum([columns.T @ y[rows] for rows, columns in self._chunks()], axis=0)
+        """Product of a vector with the columns of groups, and with D R⁻¹."""
+        dense = sum(columns.T @ y[rows] for rows, columns in self._orthonormal_chunks())
         return np.concatenate([self._of_groups.T @ y, dense])
 
 
-def _approximate_solution(gram: sparse.csr_array, right: np.ndarray) -> np.ndarray:
-    """Solve the normal equations approximately, given an upper triangle."""
+class _Decomposition(NamedTuple):
+    """Triangular factor, of as many rows as the rank, order of its columns, and their lengths."""
+
+    triangle: np.ndarray
+    order: np.ndarray
+    lengths: np.ndarray
+
+
+def _near_solution(
+    design: _DesignMatrix, gram: sparse.csr_array, observed: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Approximate a least-squares solution, and return the residuals too.
+
+    Iterative refinement by conjugate gradients, while the sum of squares decreases. A small ridge
+    bounds the solution in directions that are not determined.
+    """
     diagonal = gram.diagonal()
-    inverse = 1.0 / np.where(diagonal > 0.0, diagonal, 1.0)
-    product = LinearOperator(gram.shape, lambda x: gram @ x + gram.T @ x - diagonal * x, float)
-    scaling = LinearOperator(gram.shape, lambda x: inverse * x, float)
-    center, _ = cg(product, right, maxiter=SETTINGS.n_iterations, M=scaling)
-    return np.nan_to_num(center, posinf=0.0, neginf=0.0)
+    scale = np.where(diagonal > 0.0, diagonal, 1.0)
+    ridge = SETTINGS.ridge * scale
+
+    def product(x: np.ndarray) -> np.ndarray:
+        return gram @ x + gram.T @ x + (ridge - diagonal) * x
+
+    matrix = LinearOperator(gram.shape, product, dtype=float)
+    scaling = LinearOperator(gram.shape, lambda x: x / scale, dtype=float)
+    center, residuals = np.zeros(len(scale)), observed
+    for _ in range(SETTINGS.n_refinements):
+        right = design.transposed_times(residuals)
+        step, _ = cg(matrix, right, rtol=1e-8, maxiter=SETTINGS.n_iterations, M=scaling)
+        moved = center + design.coefficients(step)
+        found = observed - design.times(moved)
+        if not found @ found < SETTINGS.min_decrease * (residuals @ residuals):
+            break
+        center, residuals = moved, found
+    return center, residuals

@@ -30,6 +30,7 @@ from pymc_geodesic.densities.compilation import (
     ResizedArray,
     RowBlock,
     compile_gradient,
+    runs_own_ops,
 )
 from pymc_geodesic.densities.graphs import (
     rebuild_graphs,
@@ -137,7 +138,7 @@ class MinibatchGradient(GradientEstimator):
         self._compile_kwargs = compile_kwargs
         self._resized = tuple(density.source.whole)
         self._density, self._statistics = density.minibatch, list[NormalStatistics]()
-        if not self._density.rows:
+        if not self._density.rows and runs_own_ops(compile_kwargs):
             self._density, self._statistics = with_sufficient_statistics(
                 density.minibatch, self.source.whole_array
             )

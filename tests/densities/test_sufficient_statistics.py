@@ -16,6 +16,7 @@ RNG = np.random.default_rng(1)
 X, GROUP, OTHER = RNG.normal(size=(N, K)), RNG.integers(0, G, N), RNG.integers(0, 7, N)
 GROUP[GROUP == 5] = 4  # a group without rows
 Y = 1e4 + RNG.normal(size=N)
+INTEGERS, FLAG = RNG.integers(0, 100, N).astype("uint8"), RNG.random(N) < 0.5
 
 
 def evaluate_at(step, point):
@@ -78,6 +79,13 @@ LINEAR = {
     "function_of_effects": lambda a, e, **_: (a + pt.exp(e))[GROUP],
     "dot": lambda b, **_: pm.math.dot(X, b) + pt.dot(X, 2.0 * b),
     "parents": lambda e, f, **_: (e + f[np.arange(G) % 7])[GROUP],
+    "factors_of_columns": lambda b, tau, m, **_: (X @ m.T * (tau + b[0])).sum(axis=1),
+    "vector_times_matrix": lambda b, **_: pt.dot(b, X.T),
+    "integers": lambda a, e, **_: (a + INTEGERS) * INTEGERS + (e[GROUP] + 100) * 2,
+    "small_indices": lambda e, f, **_: e[GROUP.astype("int8")] + f[OTHER.astype("uint8")],
+    "flag": lambda a, b, **_: (a + FLAG) * FLAG + b[0] / (INTEGERS + 1),
+    "matrix_of_one_row": lambda m, e, **_: ((X[:1] @ m.T) + X[:, :1]).sum(axis=1) + e[GROUP],
+    "collinear": lambda a, b, e, f, **_: a + b.sum() + e[GROUP] + f[GROUP % 7] + b[0],
 }
 
 
@@ -95,6 +103,8 @@ NOT_LINEAR = {
     "square": lambda a, **_: a**2 * X[:, 0] + pm.math.sqr(a * X[:, 0]),
     "product_of_groups": lambda e, f, **_: e[GROUP] * f[OTHER],
     "index_of_variable": lambda e, a, **_: e[pt.switch(a > 0, GROUP, 0)],
+    "denominator": lambda a, e, **_: X[:, 0] / (5.0 + e[GROUP]) + 1.0 / (5.0 + a * X[:, 1]),
+    "one_row": lambda e, **_: pt.squeeze((e[GROUP] * X[:, 0])[None]),
 }
 
 
@@ -116,9 +126,66 @@ def test_other_observations_use_the_rows():
         pm.Normal("wide", a * X, sd, observed=X)
         many = pm.Normal("many", shape=N)
         pm.Normal("own", many, sd, observed=Y)
+        log = pm.distributions.transforms.log
+        pm.Normal("transformed", a * X[:, 0], sd, observed=np.abs(X[:, 0]), transform=log)
         step = pg.GMC(compile_kwargs=INTERPRETED)
     assert step.estimator.summarized == []
     assert_agrees_with_pymc(model, step)
+
+
+@pytest.mark.parametrize("sd", [12, np.int8(15), 300, {"tau": 3}])
+def test_known_standard_deviation(sd):
+    parameters = sd if isinstance(sd, dict) else {"sigma": sd}
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a", 0.0, pm.Data("c", 2.0)), **parameters, observed=Y)
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == ["y"]
+    values, gradients = zip(
+        *(evaluate_at(step, {"a": np.array(a)}) for a in (9e3, 1e4)), strict=True
+    )
+    logp = model.compile_logp(**INTERPRETED)
+    expected = [logp({"a": np.array(a)}) for a in (9e3, 1e4)]
+    # PyMC computes the logarithm of a small integer in single precision
+    assert np.diff(values) == pytest.approx(np.diff(expected), rel=1e-9)
+    for a, gradient in zip((9e3, 1e4), gradients, strict=True):
+        np.testing.assert_allclose(gradient, model.compile_dlogp(**INTERPRETED)({"a": a}), 1e-9)
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        lambda x: x[:, np.newaxis] ** np.arange(7),
+        lambda x: np.stack([np.ones(N), 2000.0 + x, (2000.0 + x) ** 2], axis=1),
+        lambda x: np.stack([x, x, x**2, 1e6 * x, 1e-6 * np.sin(9.0 * x), 0.0 * x], axis=1),
+    ],
+    ids=["polynomial", "years", "scales"],
+)
+def test_columns_that_are_nearly_collinear(columns):
+    """Errors of the log-density, near a least-squares solution, with small residuals."""
+    rng = np.random.default_rng(0)
+    design = columns(rng.random(N))
+    coefficients = rng.normal(size=design.shape[1])
+    y = design @ coefficients + 1e-4 * rng.normal(size=N)
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 1e3, shape=design.shape[1])
+        pm.Normal("y", design @ b, 1e-4, observed=y)
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == ["y"]
+    logp = model.compile_logp(**INTERPRETED)
+    near = np.linalg.lstsq(design / np.abs(design).max(), y)[0] / np.abs(design).max()
+    for b in (near, rng.normal(size=near.size)):
+        value, _ = evaluate_at(step, {"b": b})
+        assert value == pytest.approx(float(logp({"b": b})), rel=1e-11, abs=1e-3)
+
+
+def test_many_shared_terms_use_the_rows():
+    with pm.Model():
+        mean = pm.Normal("a") * X[:, 0]
+        for _ in range(16):
+            mean = mean + 0.1 * mean
+        pm.Normal("y", mean, 1.0, observed=Y)
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == []
 
 
 def test_variables_of_other_steps():
