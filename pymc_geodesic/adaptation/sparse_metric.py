@@ -32,9 +32,11 @@ class SparseMetricSettings:
         Bound on the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
-    near, small_step : float
-        Mean square of the next step, in standard deviations, below which the position is the
-        center, and below which no further step is made with the same factor.
+    center_tolerance : float
+        Mean squared whitened gradient after a new factorization, below which the position is the
+        center.
+    small_step : float
+        The same, below which no further step uses the present factor.
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split: the larger of a
         number and a share of all tuning draws. With 300 in place of 1,000 three models of
@@ -53,7 +55,7 @@ class SparseMetricSettings:
     max_steps: int = 10
     max_change: float = 1.0
     max_halvings: int = 10
-    near: float = 0.1
+    center_tolerance: float = 0.1
     small_step: float = 0.01
     shortest: int = 300
     share: float = 0.3
@@ -189,43 +191,56 @@ class SparseMetric:
             n_grad += 1
             if not np.isfinite(value):
                 break
-            if k > 0 and np.mean(gradient**2) < SETTINGS.near:
+            found, more = z, 0
+            if k == 0 or np.mean(gradient**2) >= SETTINGS.center_tolerance:
+                found, more = self._climb(z, value, gradient, fix_scales=k == 0)
+            n_grad += more
+            if k > 0 and found is z:
                 self._move_to_origin(factor)
                 return x, n_grad + 2
-            holds_scales, n_steps = k == 0, 0
-            while n_steps == 0 or np.mean(gradient**2) >= SETTINGS.small_step:
-                found, n_tried = self._ascend(z, value, self._bounded(gradient, holds_scales))
-                n_grad += n_tried
-                if found is not None:
-                    z, value, gradient = found
-                elif not holds_scales:
-                    break
-                holds_scales = False
-                n_steps += 1
-                if n_steps == SETTINGS.max_steps:
-                    break
-            x = self.centering.to_position(z)
+            x = self.centering.to_position(found)
         self.set_center(x)
         return x, n_grad + 2
 
-    def _bounded(self, gradient: np.ndarray, holds_scales: bool) -> np.ndarray:
+    def _climb(
+        self, z: np.ndarray, value: float, gradient: np.ndarray, *, fix_scales: bool
+    ) -> tuple[np.ndarray, int]:
+        """Make Newton steps with the present factor, until they are small.
+
+        Return the coordinates, the same array if no step increases the density, and the number of
+        gradient evaluations.
+        """
+        n_grad = 0
+        for k in range(SETTINGS.max_steps):
+            fixes_now = fix_scales and k == 0
+            if k > 0 and np.mean(gradient**2) < SETTINGS.small_step:
+                break
+            found, more = self._backtrack(z, value, self._bound_step(gradient, fixes_now))
+            n_grad += more
+            if found is not None:
+                z, value, gradient = found
+            elif not fixes_now:
+                break
+        return z, n_grad
+
+    def _bound_step(self, gradient: np.ndarray, fix_scales: bool) -> np.ndarray:
         """Newton step in whitened coordinates, with bounded changes of transformed variables."""
         step = gradient.copy()
         bounded = np.union1d(self._effects.transformed, self._scales)
         bound = SETTINGS.max_change * self._sizes[bounded]
         step[bounded] = np.clip(step[bounded], -bound, bound)
-        if holds_scales:
+        if fix_scales:
             step[self._scales] = 0.0
         return step
 
-    def _ascend(
+    def _backtrack(
         self, z: np.ndarray, value: float, step: np.ndarray
     ) -> tuple[tuple[np.ndarray, float, np.ndarray] | None, int]:
-        """Halve a step until the density increases.
+        """Backtracking line search: halve a step until the density increases.
 
         Returns
         -------
-        found : (position, log-density, gradient), or None
+        found : (coordinates, log-density, gradient), or None
         n_grad : int
         """
         for n in range(SETTINGS.max_halvings):

@@ -28,15 +28,15 @@ class DesignMatrixSettings:
     max_entries : int
         Upper bound on the number of entries of Q, which take 12 bytes each.
     n_iterations, n_refinements : int
-        Maximum number of iterations of conjugate gradients for u₀, which does not have to be exact,
-        and of solutions, each for the residuals of the last one.
-    min_decrease : float
+        Maximum number of conjugate-gradient iterations per solution for u₀, which does not have to
+        be exact, and of iterative-refinement steps.
+    max_ratio : float
         Ratio of sums of squared residuals above which a solution does not improve the last one.
     ridge : float
         Ratio of the ridge to the diagonal of Q.
     rounding : float
-        Length of the part of a column that does not depend on other columns, divided by its length,
-        below which it counts as zero.
+        Relative length of the component of a column orthogonal to the preceding columns, below
+        which the column counts as linearly dependent.
     rows_per_chunk : int
         Number of rows of the dense columns of A that are joined at a time.
     """
@@ -44,7 +44,7 @@ class DesignMatrixSettings:
     max_entries: int = 50_000_000
     n_iterations: int = 50
     n_refinements: int = 4
-    min_decrease: float = 0.99
+    max_ratio: float = 0.99
     ridge: float = 1e-12
     rounding: float = 1e-13
     rows_per_chunk: int = 65_536
@@ -54,7 +54,10 @@ SETTINGS = DesignMatrixSettings()
 
 
 class StatisticsSize(NamedTuple):
-    """Number of values of all rows, and an upper bound on the number of entries of Q."""
+    """Number of entries of the design matrix that a gradient over all rows reads, and of Q.
+
+    The latter is an upper bound, and includes the entries of R.
+    """
 
     n_values: int
     n_entries: int
@@ -73,7 +76,7 @@ class StatisticsSize(NamedTuple):
             min(a, b) if are_equal(i, j) else min(n_rows, a * b)
             for (a, i), (b, j) in combinations(groups, 2)
         ]
-        of_dense = n_effects * n_dense + n_dense**2  # the latter of R
+        of_dense = n_effects * n_dense + n_dense**2  # those of R
         return cls(n_rows * (len(groups) + n_dense), n_effects + sum(pairs) + of_dense)
 
     @property
@@ -96,6 +99,8 @@ class DesignMatrix:
 
     Attributes
     ----------
+    n_dense : int
+        Number of dense columns.
     size : StatisticsSize
     """
 
@@ -106,12 +111,12 @@ class DesignMatrix:
         dense: Sequence[tuple[np.ndarray | None, np.ndarray]],
     ) -> None:
         self._groups, self._dense, self._n_rows = list(groups), list(dense), n_rows
-        self._n_dense = sum(1 if matrix is None else matrix.shape[1] for matrix, _ in self._dense)
+        self.n_dense = sum(1 if matrix is None else matrix.shape[1] for matrix, _ in self._dense)
         indices = [(size, index) for size, index, _ in self._groups]
-        self.size = StatisticsSize.of(n_rows, indices, self._n_dense, np.array_equal)
+        self.size = StatisticsSize.of(n_rows, indices, self.n_dense, np.array_equal)
 
     @cached_property
-    def _of_groups(self) -> sparse.csr_array:
+    def _group_columns(self) -> sparse.csr_array:
         """Columns of groups."""
         n = len(self._groups)
         columns, values = np.empty((self._n_rows, n), np.int32), np.empty((self._n_rows, n))
@@ -135,32 +140,32 @@ class DesignMatrix:
             yield rows, np.hstack(columns)
 
     @cached_property
-    def _decomposition(self) -> _Decomposition:
+    def _pivoted_qr(self) -> _PivotedQR:
         """QR decomposition of the dense columns, with pivoting, in units of their lengths."""
-        factor = np.zeros((1, self._n_dense))
+        factor = np.zeros((1, self.n_dense))
         for _, columns in self._chunks():
             factor = np.linalg.qr(np.vstack([factor, columns]), mode="r")
         lengths = np.sqrt(np.einsum("ij,ij->j", factor, factor))
         lengths[lengths == 0.0] = 1.0
         triangle, order = qr(factor / lengths, mode="r", pivoting=True, check_finite=False)
         rank = int(np.sum(np.abs(np.diagonal(triangle)) > SETTINGS.rounding))
-        return _Decomposition(triangle[:rank], order, lengths)
+        return _PivotedQR(triangle[:rank], order, lengths)
 
     @property
     def factor(self) -> np.ndarray:
-        """R with the columns in the order of D, and zeros in the last rows if it has fewer."""
-        triangle, order, lengths = self._decomposition
-        factor = np.zeros((self._n_dense, self._n_dense))
+        """R, with columns in the order of D. Its last rows are zero if D is rank-deficient."""
+        triangle, order, lengths = self._pivoted_qr
+        factor = np.zeros((self.n_dense, self.n_dense))
         factor[: len(triangle), order] = triangle * lengths[order]
         return factor
 
     def _orthonormal_chunks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """D R⁻¹, some rows at a time, of the columns that do not depend on others."""
-        triangle, order, lengths = self._decomposition
+        triangle, order, lengths = self._pivoted_qr
         rank = len(triangle)
         for rows, columns in self._chunks():
             chosen = columns[:, order[:rank]] / lengths[order[:rank]]
-            found = np.zeros((len(columns), self._n_dense))
+            found = np.zeros((len(columns), self.n_dense))
             found[:, :rank] = solve_triangular(
                 triangle[:, :rank], chosen.T, trans="T", check_finite=False
             ).T
@@ -168,14 +173,14 @@ class DesignMatrix:
 
     def gram(self) -> sparse.csr_array:
         """Upper triangle of Q, of which each row begins with the diagonal."""
-        m, n = self._of_groups.shape[1], self._n_dense
-        between = np.zeros((m, n))
-        for part, dense in self._orthonormal_chunks():
-            between += self._of_groups[part].T @ dense
-        of_groups = sparse.coo_array(sparse.triu(self._of_groups.T @ self._of_groups))
-        of_dense = np.arange(n) < len(self._decomposition.triangle)
+        m, n = self._group_columns.shape[1], self.n_dense
+        cross_products = np.zeros((m, n))
+        for part, dense in self._orthonormal_chunks() if m and n else ():
+            cross_products += self._group_columns[part].T @ dense
+        of_groups = sparse.coo_array(sparse.triu(self._group_columns.T @ self._group_columns))
+        of_dense = np.arange(n) < len(self._pivoted_qr.triangle)
         every, (i, j) = np.arange(m + n), np.indices((m, n))
-        values = [of_groups.data, np.zeros(m), of_dense, between.ravel()]
+        values = [of_groups.data, np.zeros(m), of_dense, cross_products.ravel()]
         rows = [of_groups.row, every, i.ravel()]
         columns = [of_groups.col, every, m + j.ravel()]  # of groups without rows, too
         upper = sparse.coo_array(
@@ -187,17 +192,17 @@ class DesignMatrix:
 
     def times(self, u: np.ndarray) -> np.ndarray:
         """Product with a vector u."""
-        m = self._of_groups.shape[1]
-        result = self._of_groups @ u[:m]
+        m = self._group_columns.shape[1]
+        result = self._group_columns @ u[:m]
         for rows, columns in self._chunks():
             result[rows] += columns @ u[m:]
         return result
 
     def coefficients(self, x: np.ndarray) -> np.ndarray:
-        """Return u, of which the coordinates of dense columns in x are R u."""
-        m = self._of_groups.shape[1]
-        triangle, order, lengths = self._decomposition
-        rank, of_dense = len(triangle), np.zeros(self._n_dense)
+        """Return u, given its group coordinates and R u of the dense columns."""
+        m = self._group_columns.shape[1]
+        triangle, order, lengths = self._pivoted_qr
+        rank, of_dense = len(triangle), np.zeros(self.n_dense)
         of_dense[order[:rank]] = solve_triangular(
             triangle[:, :rank], x[m : m + rank], check_finite=False
         )
@@ -205,11 +210,16 @@ class DesignMatrix:
 
     def transposed_times(self, y: np.ndarray) -> np.ndarray:
         """Product of a vector with the columns of groups, and with D R⁻¹."""
-        dense = sum(columns.T @ y[rows] for rows, columns in self._orthonormal_chunks())
-        return np.concatenate([self._of_groups.T @ y, dense])
+        triangle, order, lengths = self._pivoted_qr
+        rank, of_dense = len(triangle), np.zeros(self.n_dense)
+        products = sum(columns.T @ y[rows] for rows, columns in self._chunks()) / lengths
+        of_dense[:rank] = solve_triangular(
+            triangle[:, :rank], products[order[:rank]], trans="T", check_finite=False
+        )
+        return np.concatenate([self._group_columns.T @ y, of_dense])
 
 
-class _Decomposition(NamedTuple):
+class _PivotedQR(NamedTuple):
     """Triangular factor, of as many rows as the rank, order of its columns, and their lengths."""
 
     triangle: np.ndarray
@@ -217,13 +227,14 @@ class _Decomposition(NamedTuple):
     lengths: np.ndarray
 
 
-def approximate_solution(
+def solve_least_squares(
     design: DesignMatrix, gram: sparse.csr_array, observed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Approximate a least-squares solution, and return the residuals too.
 
-    Iterative refinement by conjugate gradients, while the sum of squares decreases. A small ridge
-    bounds the solution in directions that are not determined.
+    The dense columns come first, among them the intercept, then all by iterative refinement with
+    conjugate gradients. In this order no part of the intercept is attributed to the effects of
+    crossed groups. A small ridge bounds the solution in directions that are not determined.
     """
     diagonal = gram.diagonal()
     scale = np.where(diagonal > 0.0, diagonal, 1.0)
@@ -234,13 +245,16 @@ def approximate_solution(
 
     matrix = LinearOperator(gram.shape, product, dtype=float)
     scaling = LinearOperator(gram.shape, lambda x: x / scale, dtype=float)
-    center, residuals = np.zeros(len(scale)), observed
+    right = design.transposed_times(observed)
+    right[: len(right) - design.n_dense] = 0.0
+    center = design.coefficients(right)
+    residuals = observed - design.times(center)
     for _ in range(SETTINGS.n_refinements):
         right = design.transposed_times(residuals)
         step, _ = cg(matrix, right, rtol=1e-8, maxiter=SETTINGS.n_iterations, M=scaling)
         moved = center + design.coefficients(step)
         found = observed - design.times(moved)
-        if not found @ found < SETTINGS.min_decrease * (residuals @ residuals):
+        if not found @ found < SETTINGS.max_ratio * (residuals @ residuals):
             break
         center, residuals = moved, found
     return center, residuals

@@ -119,7 +119,7 @@ class Density:
     others : dict
         Variables that other steps sample: graph input by name of the value variable.
     normal_terms : list of NormalTerm
-        Observed normal variables, unless there are local variables.
+        Terms of observed normal variables; empty if there are local variables.
     """
 
     coordinates: list[TensorVariable]
@@ -203,7 +203,7 @@ def build_density(
         graphs = rebuild_graphs([*(term.graph for term in terms), *parameters], replacements)
     for term in terms:
         _check_drawn_together(term, blocks)
-    for term, graph in zip(terms, graphs, strict=False):
+    for term, graph in zip(terms, graphs[: len(terms)], strict=True):
         term.graph = graph
     if not inputs.arrays:
         _check_total_sizes(row_terms)

@@ -35,10 +35,10 @@ from pymc_geodesic.densities.compilation import ArrayInput, FixedArray, ResizedA
 from pymc_geodesic.densities.design_matrix import (
     DesignMatrix,
     StatisticsSize,
-    approximate_solution,
+    solve_least_squares,
 )
 from pymc_geodesic.densities.graphs import unoptimized_function
-from pymc_geodesic.densities.linear_means import LinearMean, LinearPart, NotLinearError
+from pymc_geodesic.densities.linear_predictors import LinearPart, LinearPredictor, NotLinearError
 from pymc_geodesic.densities.log_density import Density, NormalTerm
 from pymc_geodesic.ops.quadratic_form import SparseQuadraticForm
 
@@ -75,7 +75,7 @@ def with_sufficient_statistics(
 
 
 def count_entries(density: Density, n_rows: int) -> int | None:
-    """Upper bound on the entries of Q for all rows, from the log-density of a minibatch.
+    """Return an upper bound on the entries of Q for all rows, from the density of a minibatch.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def count_entries(density: Density, n_rows: int) -> int | None:
         return None
     for term in of_rows:
         try:
-            parts = _linear_mean(density, term).parts
+            parts = _linear_predictor(density, term).parts
         except NotLinearError:
             return None
         groups = [(part.size, part.index) for part in parts if part.index is not None]
@@ -106,12 +106,12 @@ def count_entries(density: Density, n_rows: int) -> int | None:
     return n_entries
 
 
-def _linear_mean(density: Density, term: NormalTerm) -> LinearMean:
+def _linear_predictor(density: Density, term: NormalTerm) -> LinearPredictor:
     """Decompose the mean; the standard deviation has to be the same for all rows."""
     shape = term.value.type.shape
     if len(shape) != 1 or shape[0] in (None, 1) or set(term.sd.type.shape) - {1}:
         raise NotLinearError
-    return LinearMean.of(term.mean, shape[0], [*density.coordinates, *density.others.values()])
+    return LinearPredictor.of(term.mean, shape[0], [*density.coordinates, *density.others.values()])
 
 
 def _count_dense(parts: Sequence[LinearPart]) -> int:
@@ -148,16 +148,17 @@ class NormalStatistics:
         self, density: Density, term: NormalTerm, whole_array: Callable[[Any], np.ndarray]
     ) -> None:
         self.name = term.name
-        mean = _linear_mean(density, term)
-        self._n_rows, self._checksum = int(term.value.type.shape[0]), 0
+        predictor = _linear_predictor(density, term)
+        self._n_rows = int(term.value.type.shape[0])
+        self._checksum: int | None = None
         if self._n_rows < _MIN_ROWS:
             raise NotLinearError
-        self._parts = sorted(mean.parts, key=lambda part: (part.index is None, -part.size))
+        self._parts = sorted(predictor.parts, key=lambda part: (part.index is None, -part.size))
         self._whole_array, self._arrays = whole_array, list(density.arrays.values())
         self._data = unoptimized_function(
             list(density.arrays),
             [
-                reduce(operator.sub, mean.offsets, term.value.astype("float64")),
+                reduce(operator.sub, predictor.offsets, term.value.astype("float64")),
                 *(graph for part in self._parts for graph in _data_of(part)),
             ],
         )
@@ -198,7 +199,7 @@ class NormalStatistics:
     def refresh(self) -> list[np.ndarray] | None:
         """Compute the values of `inputs` if data have changed; None if they have not."""
         arrays = self._read()
-        checksum = 1
+        checksum = 0
         for each in arrays:
             checksum = zlib.crc32(each.reshape(-1).view(np.uint8), checksum)
         if checksum == self._checksum:
@@ -206,7 +207,7 @@ class NormalStatistics:
         design, observed = self._design(arrays)
         gram = design.gram()
         with np.errstate(all="ignore"):  # observations that are not finite are reported elsewhere
-            center, residuals = approximate_solution(design, gram, observed)
+            center, residuals = solve_least_squares(design, gram, observed)
             b, square = design.transposed_times(residuals), np.asarray(residuals @ residuals)
         self._checksum = checksum
         starts = gram.indptr.astype(np.int64)

@@ -46,19 +46,19 @@ class SparseQuadraticForm(LoopOp, Op):
         return [(), shapes[3]]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:
-        """Return that the outputs are not connected to the positions."""
+        """Return that the outputs are not connected to columns and starts."""
         return [[True, True], [False, False], [False, False], [True, True]]
 
     def pullback(
         self, inputs: Sequence[Variable], outputs: Sequence[Variable], gradients: Sequence[Variable]
     ) -> list[Variable]:
         """Multiply the gradients by 2 Q x and by Q."""
-        of_form, of_product = gradients
+        form_gradient, product_gradient = gradients
         parts: list[Any] = []
-        if not isinstance(of_form.type, DisconnectedType):
-            parts.append(2.0 * of_form * outputs[1])
-        if not isinstance(of_product.type, DisconnectedType):
-            parts.append(self(*inputs[:3], of_product)[1])
+        if not isinstance(form_gradient.type, DisconnectedType):
+            parts.append(2.0 * form_gradient * outputs[1])
+        if not isinstance(product_gradient.type, DisconnectedType):
+            parts.append(self(*inputs[:3], product_gradient)[1])
         return [
             grad_not_implemented(self, 0, inputs[0], "The matrix consists of data"),
             disconnected_type(),

@@ -178,6 +178,26 @@ def test_columns_that_are_nearly_collinear(columns):
         assert value == pytest.approx(float(logp({"b": b})), rel=1e-11, abs=1e-3)
 
 
+def test_crossed_effects_of_observations_far_from_zero():
+    """The intercept is not attributed to the effects of groups, where terms would cancel."""
+    y = 1e6 + RNG.normal(size=G)[GROUP] + RNG.normal(size=7)[OTHER] + RNG.normal(size=N)
+    with pm.Model() as model:
+        a, sd = pm.Normal("a", 1e6, 10.0), pm.HalfNormal("sd")
+        e, f = pm.Normal("e", shape=G), pm.Normal("f", shape=7)
+        pm.Normal("y", a + e[GROUP] + f[OTHER], sd, observed=y)
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == ["y"]
+    logp = model.compile_logp(**INTERPRETED)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        point = {
+            "a": 1e6 + rng.normal(), "e": rng.normal(size=G), "f": rng.normal(size=7),
+            "sd_log__": np.array(0.1 * rng.normal()),
+        }  # fmt: skip
+        value, _ = evaluate_at(step, {name: np.array(each) for name, each in point.items()})
+        assert value == pytest.approx(float(logp(point)), abs=1e-4)
+
+
 def test_many_shared_terms_use_the_rows():
     with pm.Model():
         mean = pm.Normal("a") * X[:, 0]
@@ -272,5 +292,6 @@ def test_sparse_design():
     with pm.Model() as model:
         b, sd = pm.Normal("b", shape=K), pm.HalfNormal("sd")
         pm.Normal("y", SparseData("X", matrix) @ b, sd, observed=Y)
-        step = pg.GMC()
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    assert step.estimator.summarized == []
     assert_agrees_with_pymc(model, step)

@@ -1,14 +1,16 @@
-"""Means of rows that are linear in functions of the variables of a model.
+"""Decomposition of linear predictors into products of design matrices and vectors.
 
-The mean of a hierarchical linear regression, such as ``intercept + X @ beta + effect[group]``, is
-a sum of products of design matrices, which consist of data, with vectors, which are functions of
-the variables: a number for all rows, the coefficients of columns, or effects of groups.
+The linear predictor of a hierarchical regression, such as ``intercept + X @ beta + effect[group]``,
+is a sum of products of design matrices, which consist of data, with vectors, which are functions of
+the variables: a scalar, the coefficients of columns, or effects of groups.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import pytensor.scalar as ps
 import pytensor.tensor as pt
@@ -23,11 +25,11 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.densities.rows_by_index import is_product, taken_by_index, transposed
 
 _MAX_PARTS = 256
-"""Maximum number of parts of a mean. A sum over columns has a part for each of them."""
+"""Maximum number of parts of a predictor. A sum over columns has a part for each of them."""
 
 
 class NotLinearError(Exception):
-    """A mean is not linear, or is in another form than those of this module."""
+    """A predictor is not linear, or has a form that is not recognized."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +70,8 @@ class LinearPart:
 
 
 @dataclass(frozen=True, eq=False)
-class LinearMean:
-    """Mean of rows, as a sum.
+class LinearPredictor:
+    """Linear predictor of N rows: a sum of data and of products.
 
     Attributes
     ----------
@@ -82,48 +84,53 @@ class LinearMean:
     parts: list[LinearPart]
 
     @classmethod
-    def of(cls, mean: TensorVariable, n_rows: int, varying: Sequence[Variable]) -> LinearMean:
-        """Decompose a mean.
+    def of(cls, graph: TensorVariable, n_rows: int, varying: Sequence[Variable]) -> LinearPredictor:
+        """Decompose a predictor.
 
         Parameters
         ----------
-        mean : TensorVariable
+        graph : TensorVariable
             Vector with static shape (N,) or (1,), or a number.
         n_rows : int
             N.
         varying : sequence of Variable
             Variables of the model; all other inputs are data.
 
+        Returns
+        -------
+        LinearPredictor
+
         Raises
         ------
         NotLinearError
-            If the mean is in another form.
+            If the predictor is not linear, or has a form that is not recognized.
 
         Examples
         --------
         >>> import numpy as np
         >>> import pytensor.tensor as pt
-        >>> from pymc_geodesic.densities.linear_means import LinearMean
+        >>> from pymc_geodesic.densities.linear_predictors import LinearPredictor
         >>> slope, effect = pt.dscalar("slope"), pt.tensor("effect", shape=(2,))
         >>> x, group = pt.tensor("x", shape=(5,)), pt.constant(np.array([0, 1, 1, 0, 1]))
-        >>> mean = LinearMean.of(3.0 + slope * x + effect[group], 5, [slope, effect])
-        >>> len(mean.offsets), [part.size for part in mean.parts]
+        >>> graph = 3.0 + slope * x + effect[group]
+        >>> predictor = LinearPredictor.of(graph, 5, [slope, effect])
+        >>> len(predictor.offsets), [part.size for part in predictor.parts]
         (1, [1, 2])
         """
-        if mean.type.ndim > 1:
+        if graph.type.ndim > 1:
             raise NotLinearError
-        return _Decomposition(n_rows, [mean], varying).sum_of(pt.atleast_1d(mean))
+        return _Decomposition(n_rows, [graph], varying).sum_of(pt.atleast_1d(graph))
 
 
 class _Decomposition:
-    """Decomposition of graphs of N rows; see `LinearMean.of`."""
+    """Decomposition of graphs of N rows; see `LinearPredictor.of`."""
 
     def __init__(
         self, n_rows: int, graphs: Sequence[TensorVariable], varying: Sequence[Variable]
     ) -> None:
         self._n_rows = n_rows
         self._products: dict[Variable, LinearPart] = {}
-        self._known: dict[Variable, LinearMean] = {}
+        self._known: dict[Variable, LinearPredictor] = {}
         self._fixed: set[Variable] = set()
         self._varies: set[Variable] = set(varying)
         for node in io_toposort([], graphs):
@@ -140,19 +147,19 @@ class _Decomposition:
         (self._varies if depends else self._fixed).add(graph)
         return depends
 
-    def sum_of(self, graph: TensorVariable) -> LinearMean:
+    def sum_of(self, graph: TensorVariable) -> LinearPredictor:
         """Decompose a vector."""
         if graph not in self._known:
             self._known[graph] = self._sum_of(graph)
         return self._known[graph]
 
-    def _sum_of(self, graph: TensorVariable) -> LinearMean:
+    def _sum_of(self, graph: TensorVariable) -> LinearPredictor:
         if not self._depends(graph):
-            return LinearMean([_as_float(graph)], [])
+            return LinearPredictor([_as_float(graph)], [])
         if graph.type.shape == (1,):
-            return LinearMean([], [LinearPart(graph)])
+            return LinearPredictor([], [LinearPart(graph)])
         if graph in self._products:
-            return LinearMean([], [self._products[graph]])
+            return LinearPredictor([], [self._products[graph]])
         node = graph.owner
         if node is None:
             raise NotLinearError
@@ -162,7 +169,7 @@ class _Decomposition:
             return self._elementwise(node)
         taken = taken_by_index(node)
         if taken is not None and not taken.is_transposed and not self._depends(taken.index):
-            return LinearMean([], [_checked(LinearPart(taken.vector, index=taken.index))])
+            return LinearPredictor([], [_checked(LinearPart(taken.vector, index=taken.index))])
         if isinstance(node.op, DimShuffle) and node.inputs[0].type.ndim == 2:
             matrix = node.inputs[0] if node.op.new_order == (0,) else transposed(node.inputs[0])
             return self.sum_of(self._column(matrix, 0))
@@ -172,7 +179,7 @@ class _Decomposition:
             return self._sum_over_columns(node.inputs[0])
         raise NotLinearError
 
-    def _elementwise(self, node: Apply) -> LinearMean:
+    def _elementwise(self, node: Apply) -> LinearPredictor:
         """Decompose a sum, or a product of which at most one factor has rows and variables."""
         function = node.op.scalar_op
         if isinstance(function, ps.Identity):
@@ -193,7 +200,7 @@ class _Decomposition:
             return self._product(node.inputs)
         raise NotLinearError
 
-    def _product(self, factors: Sequence[TensorVariable]) -> LinearMean:
+    def _product(self, factors: Sequence[TensorVariable]) -> LinearPredictor:
         """Decompose a product of vectors."""
         data = [each for each in factors if not self._depends(each)]
         scales = [each for each in factors if self._depends(each) and each.type.shape == (1,)]
@@ -206,13 +213,13 @@ class _Decomposition:
         for each in data:
             result = _times(result, each)
         for each in scales:
-            result = LinearMean(
-                [], [*(LinearPart(each).times(w) for w in _joined(result.offsets)),
-                     *(part.scaled(each) for part in result.parts)],
-            )  # fmt: skip
+            parts = [part.scaled(each) for part in result.parts]
+            if result.offsets:
+                parts.append(LinearPart(each).times(reduce(operator.add, result.offsets)))
+            result = LinearPredictor([], parts)
         return result
 
-    def _sum_over_columns(self, graph: TensorVariable) -> LinearMean:
+    def _sum_over_columns(self, graph: TensorVariable) -> LinearPredictor:
         n = graph.type.shape[1]
         if n is None or n > _MAX_PARTS:
             raise NotLinearError
@@ -265,12 +272,12 @@ def _checked(part: LinearPart) -> LinearPart:
     return part
 
 
-def _plus(*means: LinearMean) -> LinearMean:
-    offsets = [offset for each in means for offset in each.offsets]
-    parts = [part for each in means for part in each.parts]
+def _plus(*terms: LinearPredictor) -> LinearPredictor:
+    offsets = [offset for each in terms for offset in each.offsets]
+    parts = [part for each in terms for part in each.parts]
     if len(offsets) + len(parts) > _MAX_PARTS:
         raise NotLinearError
-    return LinearMean(offsets, parts)
+    return LinearPredictor(offsets, parts)
 
 
 def _as_float(data: TensorVariable) -> TensorVariable:
@@ -278,13 +285,9 @@ def _as_float(data: TensorVariable) -> TensorVariable:
     return data.astype("float64")
 
 
-def _times(mean: LinearMean, weights: TensorVariable) -> LinearMean:
+def _times(predictor: LinearPredictor, weights: TensorVariable) -> LinearPredictor:
     weights = _as_float(weights)
-    return LinearMean(
-        [offset * weights for offset in mean.offsets], [each.times(weights) for each in mean.parts]
+    return LinearPredictor(
+        [offset * weights for offset in predictor.offsets],
+        [each.times(weights) for each in predictor.parts],
     )
-
-
-def _joined(offsets: Sequence[TensorVariable]) -> list[TensorVariable]:
-    """Sum of offsets, if there are any."""
-    return [pt.add(*offsets) if len(offsets) > 1 else offsets[0]] if offsets else []
