@@ -15,6 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.replace import _vectorize_node, vectorize_graph
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
+from pytensor.link.basic import JITLinker
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import (
     numba_njit,
@@ -86,6 +87,13 @@ def test_compiled_function_of_a_graph():
     assert jitted(np.ones(3))[0] == 6.0
     assert isinstance(CACHED_SRC_FUNCTIONS[jitted.py_func], str)
     assert CACHED_SRC_FUNCTIONS.get(lambda: None) is None
+
+
+def test_backends_without_own_ops():
+    """`runs_own_ops`: Ops have functions for Numba and NumPy, and none for JAX."""
+    linkers = [pytensor.compile.mode.get_mode(name).linker for name in ("NUMBA", "JAX", "CVM")]
+    assert [isinstance(linker, JITLinker) for linker in linkers] == [True, True, False]
+    assert [isinstance(linker, NumbaLinker) for linker in linkers] == [True, False, False]
 
 
 def test_compiled_function_for_types():
