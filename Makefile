@@ -142,7 +142,7 @@ bench-compare: $(STAMPS)/bench
 	$(BIN)/python -m benchmarks.speed_history compare
 
 docs: $(STAMPS)/docs
-	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/sphinx-build -j auto -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python docs/check_pages.py docs/_build/html
 
 package: $(STAMPS)/package
