@@ -83,11 +83,8 @@ class RowsByIndex:
         """
         replacements: dict[Variable, Variable] = {}
         for node in io_toposort([], graphs):
-            is_index = isinstance(node.op, AdvancedSubtensor)
-            taken = (
-                taken_by_index(node) if is_index and self._uses_effects(node.inputs[0]) else None
-            )
-            if taken is not None:
+            taken = taken_by_index(node)
+            if taken is not None and self._uses_effects(node.inputs[0]):
                 entries = self._entries(taken.source, taken.index)
                 replacements[node.outputs[0]] = taken.part_of(entries)
         for rows in {graph.type.shape[0] for graph in graphs if graph.type.ndim}:

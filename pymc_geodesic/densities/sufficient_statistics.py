@@ -99,7 +99,8 @@ def count_entries(density: Density, n_rows: int) -> int | None:
         except NotLinearError:
             return None
         groups = [(part.size, part.index) for part in parts if part.index is not None]
-        size = StatisticsSize.of(n_rows, groups, _count_dense(parts), operator.is_)
+        n_dense = sum(part.size for part in parts if part.index is None)
+        size = StatisticsSize.of(n_rows, groups, n_dense, operator.is_)
         if not size.saves_time:
             return None
         n_entries += size.n_entries
@@ -112,10 +113,6 @@ def _linear_predictor(density: Density, term: NormalTerm) -> LinearPredictor:
     if len(shape) != 1 or shape[0] in (None, 1) or set(term.sd.type.shape) - {1}:
         raise NotLinearError
     return LinearPredictor.of(term.mean, shape[0], [*density.coordinates, *density.others.values()])
-
-
-def _count_dense(parts: Sequence[LinearPart]) -> int:
-    return sum(part.size for part in parts if part.index is None)
 
 
 class NormalStatistics:
@@ -165,7 +162,7 @@ class NormalStatistics:
         design, _ = self._design(self._read())
         if not design.size.saves_time:
             raise NotLinearError
-        size, n_dense = sum(part.size for part in self._parts), _count_dense(self._parts)
+        size, n_dense = sum(part.size for part in self._parts), design.n_dense
         self.inputs = [
             _input(ResizedArray, "entries", "float64", (None,)),
             _input(ResizedArray, "columns", "int32", (None,)),

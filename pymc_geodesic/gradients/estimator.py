@@ -145,11 +145,6 @@ class GradientEstimator(Estimator):
         """Compile log-density and gradient of any number of rows; None if that is not possible."""
         return None
 
-    @property
-    def summarized(self) -> list[str]:
-        """Names of observed variables whose rows are replaced by sufficient statistics."""
-        return []
-
     def count_statistics(self) -> int | None:
         """Return the number of sufficient statistics that could replace all rows of minibatches.
 
