@@ -29,6 +29,7 @@ from pymc_geodesic.densities.effect_priors import (
 from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale, scales_of
+from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 _log = logging.getLogger("pymc")
@@ -41,7 +42,10 @@ _MOST_ZERO_SUM = 2000
 
 
 def find_effects(
-    model: Model, variables: Sequence[ManifoldVariable], compile_kwargs: Mapping[str, Any] | None
+    model: Model,
+    variables: Sequence[ManifoldVariable],
+    compile_kwargs: Mapping[str, Any] | None,
+    statistics: Sequence[NormalStatistics] = (),
 ) -> GroupEffects | None:
     """Find the group effects of a model.
 
@@ -52,6 +56,8 @@ def find_effects(
         Variables of a step, in the order of a position.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`.
+    statistics : list of NormalStatistics
+        Sufficient statistics that replace rows of observations.
 
     Returns
     -------
@@ -74,9 +80,8 @@ def find_effects(
         terms = logp_terms(model)
         rows = RowsByIndex([each.value for each in candidates])
         try:
-            graphs = rows.replace(
-                by_group([terms[rv] for rv in (*model.observed_RVs, *model.potentials)], candidates)
-            )
+            observed = [*model.observed_RVs, *model.potentials]
+            graphs = rows.replace(by_group([terms[rv] for rv in observed], candidates))
             scales = _scales(model, candidates, rows, graphs)
             _check_means(model, candidates, scales)
         except NotByIndexError as error:
@@ -93,7 +98,15 @@ def find_effects(
         return None
     try:
         effects = GroupEffects(
-            given, model, variables, candidates, scales, rows, graphs, compile_kwargs
+            given,
+            model,
+            variables,
+            candidates,
+            scales,
+            rows,
+            {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)},
+            {each.name: each for each in statistics},
+            compile_kwargs,
         )
         point = given.initial_point(random_seed=0)
         effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))

@@ -13,9 +13,7 @@ given those before it, e_k = m_k + q_k x_k.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations_with_replacement
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,6 +35,13 @@ from pymc_geodesic.densities.compilation import (
     compile_gradient,
     mode_of,
 )
+from pymc_geodesic.densities.effect_curvature import (
+    Effect,
+    EffectGraphs,
+    NormalCurvature,
+    PrecisionSum,
+    TermCurvature,
+)
 from pymc_geodesic.densities.effect_priors import (
     GroupVariable,
     by_group,
@@ -46,91 +51,12 @@ from pymc_geodesic.densities.effect_priors import (
 )
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
-from pymc_geodesic.densities.positive_parts import positive_part, positive_part_of_rows
-from pymc_geodesic.densities.rows_by_index import (
-    Gathered,
-    NotByIndexError,
-    RowsByIndex,
-    Scale,
-)
+from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale
+from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
-
-# --- effects ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Effect:
-    """A group effect.
-
-    Attributes
-    ----------
-    name : str
-    part : slice
-        Its coordinates in a position.
-    width : int
-        Entries of one group, such as an intercept and a slope.
-    is_transposed : bool
-        Whether groups are along the last axis.
-    is_centered : bool
-        Whether it is not written as a function of offsets.
-    is_correlated : bool
-        Whether the prior of a column depends on the columns before it.
-    parents : list of str
-        Other effects on which its prior depends.
-    last : int or None
-        For an effect that sums to zero, the row of its last entry in `GroupEffects.precision`. Such
-        an effect has a coordinate less than entries.
-    """
-
-    name: str
-    part: slice
-    width: int
-    is_transposed: bool
-    is_centered: bool
-    is_correlated: bool
-    parents: tuple[str, ...]
-    last: int | None = None
-
-    @property
-    def columns(self) -> list[np.ndarray]:
-        """Coordinates of each column."""
-        every = np.arange(self.part.start, self.part.stop)
-        if self.is_transposed:
-            return list(every.reshape(self.width, -1))
-        return [every[k :: self.width] for k in range(self.width)]
-
-    @property
-    def rows(self) -> list[np.ndarray]:
-        """Rows of the precision matrix of the entries of each column."""
-        if self.last is None:
-            return self.columns
-        return [np.append(column, self.last) for column in self.columns]
-
-
-@dataclass(eq=False)
-class _CurvatureTerm:
-    """Compiled second derivatives of a term, and the coordinates they belong to.
-
-    Attributes
-    ----------
-    blocks : list of (effect, column, index)
-        Of each gathered column.
-    curvature : callable
-        Values → −∂²/∂u_k ∂u_l for k <= l, a number per row each, and the index of each block.
-    along : callable
-        (Values, direction) → −∂²/∂u_k ∂θ · direction, a number per row each, and −∂²/∂θ² ·
-        direction.
-    is_active : ndarray of bool
-        Of each coordinate θ, whether the term depends on it.
-    """
-
-    blocks: list[tuple[int, int]]
-    curvature: Any
-    along: Any
-    is_active: np.ndarray
 
 
 class GroupEffects:
@@ -147,8 +73,11 @@ class GroupEffects:
     scales : list of Scale or None
         Scale of each effect, for those that are written non-centered.
     rows : RowsByIndex
-    graphs : list of TensorVariable
-        Elementwise log-densities of the observations, with placeholders for entries of effects.
+    graphs : dict
+        Elementwise log-density of the observations by name, with placeholders for entries of
+        effects.
+    statistics : dict
+        Sufficient statistics that replace rows of observations, by name.
     compile_kwargs : mapping, optional
         Passed to `pymc.compile`.
 
@@ -178,12 +107,12 @@ class GroupEffects:
         effects: Sequence[GroupVariable],
         scales: Sequence[Scale | None],
         rows: RowsByIndex,
-        graphs: Sequence[TensorVariable],
+        graphs: Mapping[str, TensorVariable],
+        statistics: Mapping[str, NormalStatistics],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
         self._given, self._model = given, model
         self._kwargs = dict(compile_kwargs or {})
-        self._values = [v.value for v in variables]
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
         parts = {
@@ -192,9 +121,14 @@ class GroupEffects:
         }
         self.size = int(starts[-1])
         names = {each.variable.name for each in effects}
-        self._others = [v.value for v in variables if v.name not in names]
-        self._group_variables, self._scales = list(effects), list(scales)
-        self._shapes_of_others = [v.value_shape for v in variables if v.name not in names]
+        others = [v for v in variables if v.name not in names]
+        self._graphs = EffectGraphs(
+            [v.value for v in variables],
+            [v.value for v in others],
+            list(effects),
+            list(scales),
+            [v.value_shape for v in others],
+        )
         is_other = np.ones(self.size, dtype=bool)
         for name in names:
             is_other[parts[name]] = False
@@ -230,11 +164,13 @@ class GroupEffects:
             ]
         )
         self.prior = self._compile_priors()
-        self._terms = self._compile_terms(rows, graphs)
+        self._terms = self._compile_terms(rows, graphs, statistics)
         self._rest = self._compile_rest(names)
         self._regressions = self._compile_regressions()
         coefficients = [p.coefficients for p in self._priors if p.coefficients is not None]
-        self._coefficients = unoptimized_function(self._values, self._in_variables(coefficients))
+        self._coefficients = unoptimized_function(
+            self._graphs.values, self._graphs.in_variables(coefficients)
+        )
         self.refresh_data()
 
     @property
@@ -242,7 +178,7 @@ class GroupEffects:
         """Whether the prior of an effect depends on other variables."""
         return any(
             not isinstance(each, Constant | SharedVariable)
-            for prior, effect in zip(self._priors, self._group_variables, strict=True)
+            for prior, effect in zip(self._priors, self._graphs.effects, strict=True)
             for each in graph_inputs([prior.mean, prior.log_p, prior.log_q])
             if each is not effect.value
         )
@@ -257,7 +193,7 @@ class GroupEffects:
     def _parents(self, effect: GroupVariable) -> tuple[str, ...]:
         """Name the effects on which the prior of an effect depends."""
         inputs = set(ancestors(prior_parameters(effect.variable)))
-        variables = [each.variable for each in self._group_variables]
+        variables = [each.variable for each in self._graphs.effects]
         return tuple(v.name for v in variables if v.rv in inputs)
 
     def _set_priors(self, effects: Sequence[GroupVariable]) -> None:
@@ -267,27 +203,27 @@ class GroupEffects:
         )
         parameters = by_group(parameters, effects)
         self._priors = [
-            effect_prior(effect, parameters[2 * i : 2 * i + 2], self._scales[i])
+            effect_prior(effect, parameters[2 * i : 2 * i + 2], self._graphs.scales[i])
             for i, effect in enumerate(effects)
         ]
 
     def _compile_priors(self) -> CompiledGradient:
         values = [
             pt.TensorType("float64", shape)(f"{value.name}_coordinates")
-            for value, shape in zip(self._values, self._shapes, strict=True)
+            for value, shape in zip(self._graphs.values, self._shapes, strict=True)
         ]
         n = self.n_entries
         parts = [
             pt.concatenate(
                 [
                     effect.by_coordinate(getattr(prior, name))
-                    for effect, prior in zip(self._group_variables, self._priors, strict=True)
+                    for effect, prior in zip(self._graphs.effects, self._priors, strict=True)
                 ]
             )
             for name in ("mean", "log_p", "log_q", "shift")
         ]
-        parts = self._in_variables(parts)
-        parts = rebuild_graphs(parts, dict(zip(self._values, values, strict=True)))
+        parts = self._graphs.in_variables(parts)
+        parts = rebuild_graphs(parts, dict(zip(self._graphs.values, values, strict=True)))
         inputs: list[ArrayInput] = []
         self._data: list[Variable] = []
         replacements: dict[Variable, Variable] = {}
@@ -322,17 +258,25 @@ class GroupEffects:
             variable.get_value(borrow=True)[...] = np.nan_to_num(coefficients)
 
     def _compile_terms(
-        self, rows: RowsByIndex, graphs: Sequence[TensorVariable]
-    ) -> list[_CurvatureTerm]:
+        self,
+        rows: RowsByIndex,
+        graphs: Mapping[str, TensorVariable],
+        statistics: Mapping[str, NormalStatistics],
+    ) -> list[TermCurvature | NormalCurvature]:
         """Compile second derivatives of the observations, and of the priors of effects."""
-        terms = []
-        for graph in graphs:
+        terms: list[TermCurvature | NormalCurvature] = []
+        for name, graph in graphs.items():
+            if name in statistics:
+                try:
+                    terms.append(NormalCurvature(self._graphs, statistics[name]))
+                    continue
+                except NotByIndexError:
+                    pass
             gathered = rows.gathered_in(graph)
-            terms.append(
-                self._curvature_term(gathered, self._of_effects(graph, gathered), self._compiled)
-            )
-        for i, (effect, prior) in enumerate(zip(self._group_variables, self._priors, strict=True)):
-            own_rows = RowsByIndex([each.value for each in self._group_variables])
+            of_effects = self._graphs.of_effects(graph, gathered)
+            terms.append(TermCurvature(self._graphs, gathered, of_effects, self._compiled))
+        for i, (effect, prior) in enumerate(zip(self._graphs.effects, self._priors, strict=True)):
+            own_rows = RowsByIndex([each.value for each in self._graphs.effects])
             entries = own_rows.every(effect.value)
             try:
                 (mean,) = own_rows.replace([prior.mean_at_scales])
@@ -340,67 +284,11 @@ class GroupEffects:
                 mean = pt.zeros(prior.mean.type.shape)
             others = [each for each in own_rows.gathered_in(mean) if each.effect != i]
             # the expected information, with the precision at the position
-            residual = entries - self._of_effects(mean, others)
+            residual = entries - self._graphs.of_effects(mean, others)
             log_density = -0.5 * disconnected_grad(pt.exp(prior.log_p)) * residual**2
             gathered = own_rows.gathered_in(log_density)
-            terms.append(self._curvature_term(gathered, log_density, unoptimized_function))
+            terms.append(TermCurvature(self._graphs, gathered, log_density, unoptimized_function))
         return terms
-
-    def _of_effects(self, graph: TensorVariable, gathered: Sequence[Gathered]) -> TensorVariable:
-        """Replace entries x = M⁻¹ e of offsets, so that their columns are those of e."""
-        replacements = {
-            each.entries: scale.offsets(each)
-            for each in gathered
-            if (scale := self._scales[each.effect]) is not None
-        }
-        return _replaced_once(graph, replacements)
-
-    def _in_variables(self, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """Replace values with groups along the first axis by functions of value variables."""
-        return rebuild_graphs(
-            graphs,
-            {
-                each.value: each.in_variable
-                for each in self._group_variables
-                if each.value is not each.in_variable
-            },
-        )
-
-    def _curvature_term(
-        self,
-        gathered: Sequence[Gathered],
-        graph: TensorVariable,
-        compiled: Callable[[Sequence[Variable], Sequence[Variable]], Any],
-    ) -> _CurvatureTerm:
-        """Compile the second derivatives of a sum over rows, with respect to entries of e."""
-        columns, values, blocks, indices = [], {}, [], []
-        for each in gathered:
-            effect, scale = self._group_variables[each.effect].value, self._scales[each.effect]
-            taken = (effect if scale is None else scale.times(effect))[each.index]
-            for k, column in enumerate(each.columns):
-                columns.append(column)
-                values[column] = taken if effect.type.ndim == 1 else taken[:, k]
-                blocks.append((each.effect, k))
-                indices.append(each.index)
-        total = pt.sum(graph)
-        slopes = grad(total, columns, disconnected_inputs="ignore")
-        second = [
-            -grad(pt.sum(slopes[k]), columns[m], disconnected_inputs="ignore")
-            for k, m in combinations_with_replacement(range(len(columns)), 2)
-        ]
-        direction, products = self._curvature_along(total, [*columns, *self._others])
-        outputs = self._in_variables(rebuild_graphs([*second, *products], values))
-        n = len(second)
-        found = grad(total, self._others, disconnected_inputs="ignore", return_disconnected="none")
-        return _CurvatureTerm(
-            blocks,
-            compiled(self._values, [*outputs[:n], *indices]),
-            compiled([*self._values, *direction], outputs[n:]),
-            np.repeat(
-                [each is not None for each in found],
-                [int(np.prod(shape)) for shape in self._shapes_of_others],
-            ),
-        )
 
     def _compile_rest(self, effects: Collection[str]) -> Any:
         """Compile the products of the diagonal blocks of the Hessian of all other priors."""
@@ -408,13 +296,13 @@ class GroupEffects:
         kept = {self._model[name] for name in effects}
         kept |= {*self._model.observed_RVs, *self._model.potentials}
         total = pt.add(pt.zeros(()), *[pt.sum(t) for rv, t in terms.items() if rv not in kept])
-        direction = [value.type() for value in self._others]
-        slopes = grad(total, self._others, disconnected_inputs="ignore")
+        direction = [value.type() for value in self._graphs.others]
+        slopes = grad(total, self._graphs.others, disconnected_inputs="ignore")
         products = [
             grad(-pt.sum(slope * along), value, disconnected_inputs="ignore")
-            for value, slope, along in zip(self._others, slopes, direction, strict=True)
+            for value, slope, along in zip(self._graphs.others, slopes, direction, strict=True)
         ]
-        return unoptimized_function([*self._values, *direction], products)
+        return unoptimized_function([*self._graphs.values, *direction], products)
 
     def _compile_regressions(self) -> Any:
         """Compile the products of the information on correlations; None without correlations."""
@@ -424,20 +312,9 @@ class GroupEffects:
         weights = [each.type() for each in regressions]
         terms = [pt.sum(w * each**2) for w, each in zip(weights, regressions, strict=True)]
         total = -0.5 * pt.add(pt.zeros(()), *terms)
-        direction, products = self._curvature_along(total, self._others)
-        inputs = [*self._values, *weights, *direction]
-        return unoptimized_function(inputs, self._in_variables(products))
-
-    def _curvature_along(
-        self, total: TensorVariable, variables: Sequence[Variable]
-    ) -> tuple[list[Variable], list[Variable]]:
-        """Return a direction d of all other variables θ, and −∂²total/∂v ∂θ · d for each v."""
-        direction = [value.type() for value in self._others]
-        slopes = grad(total, self._others, disconnected_inputs="ignore")
-        along = pt.add(
-            pt.zeros(()), *[pt.sum(g * d) for g, d in zip(slopes, direction, strict=True)]
-        )
-        return direction, grad(-along, list(variables), disconnected_inputs="ignore")
+        direction, products = self._graphs.curvature_along(total, self._graphs.others)
+        inputs = [*self._graphs.values, *weights, *direction]
+        return unoptimized_function(inputs, self._graphs.in_variables(products))
 
     def _compiled(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
         # compiled functions are kept on disk only if long constants are no part of them
@@ -467,19 +344,9 @@ class GroupEffects:
             start = stop
         return values
 
-    def _directions(self) -> Iterable[list[np.ndarray]]:
-        """Yield the unit vectors of the coordinates `others`."""
-        zeros = [np.zeros(shape) for shape in self._shapes_of_others]
-        for array in zeros:
-            flat = array.reshape(-1)
-            for i in range(flat.size):
-                flat[i] = 1.0
-                yield zeros
-                flat[i] = 0.0
-
     def _curvature_of_priors(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Second derivatives of the priors of all other variables, in each coordinate θ."""
-        curvature = [np.zeros(shape) for shape in self._shapes_of_others]
+        curvature = [np.zeros(shape) for shape in self._graphs.shapes_of_others]
         for k in range(max((each.size for each in curvature), default=0)):
             # one coordinate of each variable at a time
             along = [np.zeros(each.shape) for each in curvature]
@@ -502,50 +369,11 @@ class GroupEffects:
         effects no information from these.
         """
         values, size = self.split(x), self.size + self.n_zero_sums
-        n_others = len(self.others)
-        rest = np.zeros((n_others, n_others))
         is_transformed = np.isin(self.others, self.transformed)
-        parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-        diagonal, every = np.zeros(size), np.arange(size)
+        total = PrecisionSum(self.effects, size, self.others, is_transformed)
         for term in self._terms:
-            (*second,) = term.curvature(*values)
-            indices = second[len(second) - len(term.blocks) :]
-            # far from the mode second derivatives may overflow
-            second = [np.nan_to_num(each, posinf=0.0, neginf=0.0) for each in second]
-            where = [
-                self.effects[effect].rows[column][index]
-                for (effect, column), index in zip(term.blocks, indices, strict=True)
-            ]
-            pairs = combinations_with_replacement(range(len(where)), 2)
-            for (k, m), curvature in zip(
-                pairs, positive_part_of_rows(second, len(where)), strict=False
-            ):
-                data = np.broadcast_to(curvature, where[k].shape)
-                if k == m:
-                    diagonal += np.bincount(where[k], data, size)
-                else:
-                    parts += [(where[k], where[m], data), (where[m], where[k], data)]
-            for i, direction in enumerate(self._directions()):
-                if not term.is_active[i]:
-                    continue
-                (*cross,) = term.along(*values, *direction)
-                rest[:, i] += np.concatenate([np.ravel(each) for each in cross[len(where) :]])
-                if is_transformed[i]:
-                    continue
-                for k, at in enumerate(where):
-                    data = np.bincount(at, np.broadcast_to(cross[k], at.shape), size)
-                    (found,) = np.nonzero(data)
-                    column = np.full(len(found), self.others[i])
-                    parts += [(found, column, data[found]), (column, found, data[found])]
-        rest = np.nan_to_num(rest, posinf=0.0, neginf=0.0)
-        rest[is_transformed] *= is_transformed
-        rest[:, is_transformed] *= is_transformed[:, np.newaxis]
-        priors = np.nan_to_num(self._curvature_of_priors(values), posinf=0.0, neginf=0.0)
-        rest = positive_part(0.5 * (rest + rest.T)) + np.diag(np.abs(priors))
-        square = np.meshgrid(self.others, self.others, indexing="ij")
-        parts += [(square[0].ravel(), square[1].ravel(), rest.ravel()), (every, every, diagonal)]
-        rows, columns, data = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return sparse.coo_matrix((data, (rows, columns)), shape=(size, size)).tocsr()
+            term.add_to(total, values)
+        return total.matrix(self._curvature_of_priors(values))
 
     def information_on_correlations(
         self, x: np.ndarray, weights: Sequence[np.ndarray]
@@ -564,7 +392,7 @@ class GroupEffects:
         values = self.split(x)
         rows = [
             np.concatenate([np.ravel(p) for p in self._regressions(*values, *weights, *direction)])
-            for direction in self._directions()
+            for direction in self._graphs.directions()
         ]
         return np.array(rows).reshape(len(self.others), len(self.others))
 
@@ -574,13 +402,3 @@ def _array_of(variable: Variable) -> np.ndarray:
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=True))
     return np.asarray(variable.data)
-
-
-def _replaced_once(
-    graph: TensorVariable, replacements: Mapping[Variable, Variable]
-) -> TensorVariable:
-    """Replace variables by functions of themselves."""
-    fresh = {old: old.type() for old in replacements}
-    (graph,) = rebuild_graphs([graph], fresh)
-    (graph,) = rebuild_graphs([graph], {fresh[old]: new for old, new in replacements.items()})
-    return graph

@@ -30,6 +30,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
+from scipy import sparse
 
 from pymc_geodesic.densities.compilation import ArrayInput, FixedArray, ResizedArray
 from pymc_geodesic.densities.design_matrix import (
@@ -37,7 +38,7 @@ from pymc_geodesic.densities.design_matrix import (
     StatisticsSize,
     solve_least_squares,
 )
-from pymc_geodesic.densities.graphs import unoptimized_function
+from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.linear_predictors import LinearPart, LinearPredictor, NotLinearError
 from pymc_geodesic.densities.log_density import Density, NormalTerm
 from pymc_geodesic.ops.quadratic_form import SparseQuadraticForm
@@ -131,6 +132,7 @@ class NormalStatistics:
         Name of the observed variable.
     log_density : TensorVariable
         Log-density of all rows, a number.
+    n_rows : int
     inputs : list of ArrayInput
         The statistics: entries, columns and starts of the rows of Q, then b, u₀, S and R.
 
@@ -146,12 +148,13 @@ class NormalStatistics:
     ) -> None:
         self.name = term.name
         predictor = _linear_predictor(density, term)
-        self._n_rows = int(term.value.type.shape[0])
+        self.n_rows = int(term.value.type.shape[0])
         self._checksum: int | None = None
-        if self._n_rows < _MIN_ROWS:
+        if self.n_rows < _MIN_ROWS:
             raise NotLinearError
         self._parts = sorted(predictor.parts, key=lambda part: (part.index is None, -part.size))
-        self._whole_array, self._arrays = whole_array, list(density.arrays.values())
+        self._whole_array, self._arrays = whole_array, density.arrays
+        self._coordinates, self._sd = density.coordinates, term.sd
         self._data = unoptimized_function(
             list(density.arrays),
             [
@@ -186,12 +189,42 @@ class NormalStatistics:
         form, _ = SparseQuadraticForm()(entries, columns, starts, delta)
         sd = pt.atleast_1d(sd)[0].astype("float64")
         at_mean = pm.logp(pm.Normal.dist(0.0, sd), 0.0)  # with the check of the parameter
-        return self._n_rows * at_mean - (square - 2.0 * pt.dot(b, delta) + form) / (2.0 * sd**2)
+        return self.n_rows * at_mean - (square - 2.0 * pt.dot(b, delta) + form) / (2.0 * sd**2)
+
+    # --- values of variables ---------------------------------------------------------------------
+
+    def graphs(self, values: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """σ and the vectors that u consists of, as functions of variables and data.
+
+        Parameters
+        ----------
+        values : list of TensorVariable
+            Variables that replace the coordinates.
+        """
+        replacements: dict[Any, Any] = dict(zip(self._coordinates, values, strict=True))
+        for copy, data in self._arrays.items():
+            replacements[copy] = pt.specify_shape(pt.as_tensor(data), copy.type.shape)
+        return rebuild_graphs([self._sd, *(part.vector for part in self._parts)], replacements)
+
+    def squared_residuals(
+        self, u: np.ndarray, jacobian: sparse.csr_array
+    ) -> tuple[float, sparse.csr_array]:
+        """Squared norm of the residuals at u, and a matrix H for a Jacobian J of u.
+
+        Jᵀ Q J is the sum of H and its transpose.
+        """
+        half, b, center, square, factor = self._values
+        m = len(u) - len(factor)
+        delta = u - center
+        delta[m:] = factor @ delta[m:]
+        jacobian = sparse.vstack([jacobian[:m], sparse.csr_array(factor) @ jacobian[m:]], "csr")
+        value = float(square - 2.0 * b @ delta + 2.0 * delta @ (half @ delta))
+        return value, jacobian.T @ (half @ jacobian)
 
     # --- data ------------------------------------------------------------------------------------
 
     def _read(self) -> list[np.ndarray]:
-        return [np.asarray(self._whole_array(each), order="C") for each in self._arrays]
+        return [np.asarray(self._whole_array(each), order="C") for each in self._arrays.values()]
 
     def refresh(self) -> list[np.ndarray] | None:
         """Compute the values of `inputs` if data have changed; None if they have not."""
@@ -206,7 +239,9 @@ class NormalStatistics:
         with np.errstate(all="ignore"):  # observations that are not finite are reported elsewhere
             center, residuals = solve_least_squares(design, gram, observed)
             b, square = design.transposed_times(residuals), np.asarray(residuals @ residuals)
-        self._checksum = checksum
+        half = gram.copy()
+        half.data[half.indptr[:-1]] *= 0.5  # Q is the sum of this and its transpose
+        self._checksum, self._values = checksum, (half, b, center, square, design.factor)
         starts = gram.indptr.astype(np.int64)
         factor = np.ascontiguousarray(design.factor)
         return [gram.data, gram.indices.astype(np.int32), starts, b, center, square, factor]
@@ -223,7 +258,7 @@ class NormalStatistics:
                 groups.append((part.size, self._checked(next(values), part.size), weights))
             else:
                 dense.append((None if part.matrix is None else next(values), weights))
-        return DesignMatrix(self._n_rows, groups, dense), observed.astype(float)
+        return DesignMatrix(self.n_rows, groups, dense), observed.astype(float)
 
     def _checked(self, index: np.ndarray, size: int) -> np.ndarray:
         """Return an index without negative numbers."""

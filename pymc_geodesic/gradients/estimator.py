@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 
 from pymc_geodesic.densities.compilation import CompiledGradient
+from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.structured_hessian import HessianStructure
 from pymc_geodesic.minibatches.source import RowSource
@@ -144,6 +145,11 @@ class GradientEstimator(Estimator):
     def total_gradient(self) -> TotalGradient | None:
         """Compile log-density and gradient of any number of rows; None if that is not possible."""
         return None
+
+    @property
+    def statistics(self) -> Sequence[NormalStatistics]:
+        """Sufficient statistics that replace rows."""
+        return ()
 
     def count_statistics(self) -> int | None:
         """Return the number of sufficient statistics that could replace all rows of minibatches.

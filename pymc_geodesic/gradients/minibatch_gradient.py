@@ -204,9 +204,9 @@ class MinibatchGradient(GradientEstimator):
         return bool(self._density.others)
 
     @property
-    def summarized(self) -> list[str]:
-        """Names of observed variables whose rows are replaced by sufficient statistics."""
-        return [each.name for each in self._statistics]
+    def statistics(self) -> list[NormalStatistics]:
+        """Sufficient statistics that replace rows."""
+        return self._statistics
 
     def count_statistics(self) -> int | None:
         """Count entries of sufficient statistics; see `GradientEstimator.count_statistics`."""

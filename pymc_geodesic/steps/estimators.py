@@ -127,8 +127,8 @@ def gradient_estimator(
         source = minibatch_source(model, minibatches, noise=noise)
         density = RowDensity(model, variables, source, minibatches.total_size)
         gradient = MinibatchGradient(density, with_value=with_value, compile_kwargs=compile_kwargs)
-        if gradient.summarized:
-            names = ", ".join(map(repr, gradient.summarized))
+        if gradient.statistics:
+            names = ", ".join(repr(each.name) for each in gradient.statistics)
             _log.info(f"Sufficient statistics replace the rows of {names}")
         return gradient
     assert local_arguments is not None

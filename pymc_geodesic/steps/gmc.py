@@ -241,7 +241,7 @@ class GMC(GeodesicStep):
         check_exact("GMC", self.estimator)
         effects = None
         if not self.local and step_size is None:
-            effects = find_group_effects(self, metric, compile_kwargs)
+            effects = find_group_effects(self, self.estimator, metric, compile_kwargs)
         self.adaptation = trajectory_adaptation(
             self.estimator,
             self.product,

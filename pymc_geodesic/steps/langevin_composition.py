@@ -492,7 +492,7 @@ def compose_geodesic_langevin(
         ),
     )
     repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
-    effects = find_group_effects(step, metric, compile_kwargs) if whitens else None
+    effects = find_group_effects(step, estimator, metric, compile_kwargs) if whitens else None
     step.adaptation = adaptation = langevin_adaptation(
         estimator,
         product,

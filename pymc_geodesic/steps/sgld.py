@@ -272,7 +272,9 @@ class SGLD(GeodesicStep):
             control_variates=order,
             rule=OverdampedRule(),
             n_steps=n_steps,
-            effects=find_group_effects(self, metric, compile_kwargs) if whitens else None,
+            effects=find_group_effects(self, self.estimator, metric, compile_kwargs)
+            if whitens
+            else None,
         )
         self.adaptation: LangevinAdaptation
         if isinstance(whitened, Ineligibility):

@@ -20,6 +20,7 @@ from pymc_geodesic.steps.step import GeodesicStep
 
 def find_group_effects(
     step: GeodesicStep,
+    estimator: GradientEstimator,
     metric: str | np.ndarray | None,
     compile_kwargs: Mapping[str, Any] | None,
 ) -> GroupEffects | None:
@@ -28,7 +29,8 @@ def find_group_effects(
     Parameters
     ----------
     step : GeodesicStep
-        With ``estimator``.
+    estimator : GradientEstimator
+        That of the step.
     metric, compile_kwargs
         See `pymc_geodesic.GMC`.
 
@@ -40,14 +42,14 @@ def find_group_effects(
     """
     if not isinstance(metric, str) or metric not in ("auto", "sparse"):
         return None
-    if not step.estimator.source.has_all_rows:
+    if not estimator.source.has_all_rows:
         if metric == "auto":
             return None
         raise ValueError(
             'metric="sparse" needs gradients over all rows, because its change of coordinates '
             'costs about as much as one of them. Omit batch_size=, or use metric="auto"'
         )
-    effects = find_effects(step.model, step.variables, compile_kwargs)
+    effects = find_effects(step.model, step.variables, compile_kwargs, estimator.statistics)
     if metric == "auto":
         return effects if effects is not None and effects.are_hierarchical else None
     if effects is None:

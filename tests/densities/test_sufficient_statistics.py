@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import pymc_geodesic as pg
+from pymc_geodesic.densities.effect_detection import find_effects
 from pymc_geodesic.runtime.gradient_functions import evaluate
 from pymc_geodesic.sparse import SparseData
 
@@ -94,8 +95,28 @@ def test_linear_means(mean):
     model = regression(LINEAR[mean])
     with model:
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == ["y"]
+    assert [each.name for each in step.estimator.statistics] == ["y"]
     assert_agrees_with_pymc(model, step)
+
+
+OF_EFFECTS = ["groups", "crossed", "slopes", "non_centered", "matrix", "transposed", "parents"]
+
+
+@pytest.mark.parametrize("mean", OF_EFFECTS)
+def test_precision_of_effects_is_that_of_the_rows(mean):
+    model = regression(LINEAR[mean])
+    with model:
+        step = pg.GMC(compile_kwargs=INTERPRETED)
+    point = random_point(model)
+    position = np.concatenate([np.ravel(point[v.value_name]) for v in step.variables])
+    found, expected = (
+        find_effects(model, step.variables, INTERPRETED, statistics).precision(position).toarray()
+        for statistics in (step.estimator.statistics, [])
+    )
+    size = np.sqrt(np.diagonal(expected))
+    np.testing.assert_allclose(
+        found / np.outer(size, size), expected / np.outer(size, size), atol=1e-9
+    )
 
 
 NOT_LINEAR = {
@@ -113,7 +134,7 @@ def test_other_means_use_the_rows(mean):
     model = regression(NOT_LINEAR[mean])
     with model:
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == []
+    assert [each.name for each in step.estimator.statistics] == []
     assert_agrees_with_pymc(model, step)
 
 
@@ -129,7 +150,7 @@ def test_other_observations_use_the_rows():
         log = pm.distributions.transforms.log
         pm.Normal("transformed", a * X[:, 0], sd, observed=np.abs(X[:, 0]), transform=log)
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == []
+    assert [each.name for each in step.estimator.statistics] == []
     assert_agrees_with_pymc(model, step)
 
 
@@ -139,7 +160,7 @@ def test_known_standard_deviation(sd):
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("a", 0.0, pm.Data("c", 2.0)), **parameters, observed=Y)
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == ["y"]
+    assert [each.name for each in step.estimator.statistics] == ["y"]
     values, gradients = zip(
         *(evaluate_at(step, {"a": np.array(a)}) for a in (9e3, 1e4)), strict=True
     )
@@ -170,7 +191,7 @@ def test_columns_that_are_nearly_collinear(columns):
         b = pm.Normal("b", 0.0, 1e3, shape=design.shape[1])
         pm.Normal("y", design @ b, 1e-4, observed=y)
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == ["y"]
+    assert [each.name for each in step.estimator.statistics] == ["y"]
     logp = model.compile_logp(**INTERPRETED)
     near = np.linalg.lstsq(design / np.abs(design).max(), y)[0] / np.abs(design).max()
     for b in (near, rng.normal(size=near.size)):
@@ -186,7 +207,7 @@ def test_crossed_effects_of_observations_far_from_zero():
         e, f = pm.Normal("e", shape=G), pm.Normal("f", shape=7)
         pm.Normal("y", a + e[GROUP] + f[OTHER], sd, observed=y)
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == ["y"]
+    assert [each.name for each in step.estimator.statistics] == ["y"]
     logp = model.compile_logp(**INTERPRETED)
     for seed in range(3):
         rng = np.random.default_rng(seed)
@@ -205,7 +226,7 @@ def test_many_shared_terms_use_the_rows():
             mean = mean + 0.1 * mean
         pm.Normal("y", mean, 1.0, observed=Y)
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == []
+    assert [each.name for each in step.estimator.statistics] == []
 
 
 def test_variables_of_other_steps():
@@ -214,7 +235,7 @@ def test_variables_of_other_steps():
         e = pm.Normal("e", shape=G)
         pm.Normal("y", a + tau * e[GROUP], sd, observed=Y)
         step = pg.GMC([a, e])
-    assert step.estimator.summarized == ["y"]
+    assert [each.name for each in step.estimator.statistics] == ["y"]
     assert_agrees_with_pymc(model, step)
 
 
@@ -225,7 +246,7 @@ def test_unit_vectors():
         pm.Normal("y", X @ (scale * direction), sd, observed=Y)
         step = pg.GMC()
         draws = pm.sample(10, tune=10, step=step, chains=1, progressbar=False, random_seed=1)
-    assert step.estimator.summarized == ["y"]
+    assert [each.name for each in step.estimator.statistics] == ["y"]
     assert np.isfinite(draws.sample_stats["lp"]).all()
 
 
@@ -236,7 +257,7 @@ def test_changed_data():
         a, e, sd = pm.Normal("a"), pm.Normal("e", shape=G), pm.HalfNormal("sd")
         pm.Normal("y", a * x + e[group], sd, observed=y, dims="row")
         step = pg.GMC()
-        assert step.estimator.summarized == ["y"]
+        assert [each.name for each in step.estimator.statistics] == ["y"]
         # with as many rows, and other groups that occur together
         pm.set_data({"y_data": 2.0 * Y, "x": X[:, 1], "group": OTHER})
         step.estimator.refresh_data()
@@ -284,7 +305,7 @@ def test_minibatches_use_the_rows():
         a, sd = pm.Normal("a"), pm.HalfNormal("sd")
         pm.Normal("y", a * X[:, 0], sd, observed=Y)
         step = pg.SGGMC(batch_size=100)
-    assert step.estimator.summarized == []
+    assert [each.name for each in step.estimator.statistics] == []
 
 
 def test_sparse_design():
@@ -293,5 +314,5 @@ def test_sparse_design():
         b, sd = pm.Normal("b", shape=K), pm.HalfNormal("sd")
         pm.Normal("y", SparseData("X", matrix) @ b, sd, observed=Y)
         step = pg.GMC(compile_kwargs=INTERPRETED)
-    assert step.estimator.summarized == []
+    assert [each.name for each in step.estimator.statistics] == []
     assert_agrees_with_pymc(model, step)
