@@ -318,15 +318,11 @@ class TrajectoryAdaptation(Protocol):
     def evaluated_position(self) -> np.ndarray | None:
         """Position at which `logp_grad` was last evaluated; None if `to_position` is as fast."""
 
-    def propose(
-        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
-    ) -> tuple[int, Leapfrog, int]:
+    def propose(self, z: np.ndarray, stream: np.ndarray, *, tune: bool) -> tuple[Leapfrog, int]:
         """Choose the trajectory of the next draw.
 
         Returns
         -------
-        minibatch : int
-            Argument of `logp_grad`; 0 for all rows.
         trajectory : Leapfrog
             Its step size is NaN if the gradient at ``z`` is not finite.
         n_grad : int

@@ -399,4 +399,9 @@ class EulerAnnealing:
         self, measured: AnnealedMeasurements, step_size: float, friction: np.ndarray
     ) -> np.ndarray:
         """Return T − 1; see `euler_noise_bias`."""
-        return euler_noise_bias(1.0, 1.0, 1.0) * measured.noise * step_size / friction
+        return np.array(
+            [
+                euler_noise_bias(step_size, one * step_size, noise)
+                for one, noise in zip(friction, measured.noise, strict=True)
+            ]
+        )

@@ -108,6 +108,7 @@ class ControlVariateOrder:
         controlled, plain = noise.differences_of_orders(orders, z, n_pairs, stream)
         ratio = float(np.mean(controlled**2) / np.mean(plain**2))
         if not ratio < SETTINGS.max_noise_ratio:
+            self._use(0)
             noise.measured.noise_ratio, self._may_try_second = 1.0, False
             return noise.differences(z, noise.n_trial_pairs, stream)
         noise.measured.noise_ratio = ratio

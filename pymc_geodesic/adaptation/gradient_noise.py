@@ -339,6 +339,7 @@ class NoiseMeasurement:
     ) -> np.ndarray:
         """Differences with control variates of each order, for the same minibatches and points."""
         differences = np.empty((len(orders), n_pairs, self.size))
+        order_before = self.gradient.order
         n_points = -(-n_pairs // SETTINGS.pairs_per_point)
         points = np.repeat(
             self._points_around(z, n_points, stream), SETTINGS.pairs_per_point, axis=0
@@ -349,6 +350,7 @@ class NoiseMeasurement:
             for i, order in enumerate(orders):
                 self.gradient.order = order
                 self._evaluate_pairs(minibatches, points[chunk], differences[i, chunk])
+        self.gradient.order = order_before
         for of_order in differences:
             for point, difference in zip(points, of_order, strict=True):
                 project(self._product.blocks, point, difference)

@@ -350,9 +350,7 @@ class SparseTrajectories:
         """See `TrajectoryAdaptation`."""
         return self.metric.centering.evaluated_position
 
-    def propose(
-        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
-    ) -> tuple[int, Leapfrog, int]:
+    def propose(self, z: np.ndarray, stream: np.ndarray, *, tune: bool) -> tuple[Leapfrog, int]:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
         return self.inner.propose(z, stream, tune=tune)
 

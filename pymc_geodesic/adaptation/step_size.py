@@ -80,8 +80,6 @@ class StepSizeAdaptation:
     initial_step_size : InitialStepSize
     max_step_size : float
         Upper bound on the adapted step size.
-    reason : str
-        Reason why the coordinates are not adapted.
     """
 
     can_reuse_gradient = whitens = is_settled = False
@@ -96,21 +94,19 @@ class StepSizeAdaptation:
         target_accept: float,
         initial_step_size: InitialStepSize,
         max_step_size: float,
-        reason: str,
     ) -> None:
         self._estimator, self.product = estimator, product
         self._user_specified, self._n_steps = step_size, n_steps
         self._initial_step_size, self._max_step_size = initial_step_size, max_step_size
         self._averaging = DualAveraging(1.0, target_accept)  # `propose` restarts it
         self.is_tuned = self._has_initial = False
-        self._reason = reason
         self.needs_warm_up = step_size is None
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
         if self._user_specified is not None:
             return "adapts nothing: the step size is user-specified."
-        return f"adapts the step size in the coordinates of the model: {self._reason}."
+        return "adapts the step size in the coordinates of the model: metric=None or local= is set."
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`.
@@ -136,11 +132,9 @@ class StepSizeAdaptation:
     def evaluated_position(self) -> None:
         """See `TrajectoryAdaptation`."""
 
-    def propose(
-        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
-    ) -> tuple[int, Leapfrog, int]:
+    def propose(self, z: np.ndarray, stream: np.ndarray, *, tune: bool) -> tuple[Leapfrog, int]:
         """Choose the step size; see `TrajectoryAdaptation`."""
-        minibatches, n_grad = self._estimator.prepare(z, 1, stream, tune=tune)
+        _, n_grad = self._estimator.prepare(z, 1, stream, tune=tune)
         step_size = self._user_specified
         if step_size is None:
             if not self._has_initial:
@@ -150,7 +144,7 @@ class StepSizeAdaptation:
                 n_grad += more
             adapted = self._averaging.current if tune else self._averaging.average
             step_size = min(adapted, self._max_step_size)
-        return int(minibatches[0]), Leapfrog(step_size, self._n_steps, SETTINGS.jitter), n_grad
+        return Leapfrog(step_size, self._n_steps, SETTINGS.jitter), n_grad
 
     def update(
         self, z: np.ndarray, gradient: np.ndarray, acceptance: float

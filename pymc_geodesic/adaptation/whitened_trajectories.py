@@ -381,9 +381,7 @@ class WhitenedTrajectories:
     def evaluated_position(self) -> None:
         """See `TrajectoryAdaptation`."""
 
-    def propose(
-        self, z: np.ndarray, stream: np.ndarray, *, tune: bool
-    ) -> tuple[int, Leapfrog, int]:
+    def propose(self, z: np.ndarray, stream: np.ndarray, *, tune: bool) -> tuple[Leapfrog, int]:
         """Choose a trajectory; see `TrajectoryAdaptation`."""
         step_size = self._averaging.current if tune else self._averaging.average
         step_size = min(step_size, self._max_step_size())
@@ -393,7 +391,7 @@ class WhitenedTrajectories:
                 step_size, uniform(stream), tune=tune
             )
         jitter = SETTINGS.step_size_jitter
-        return 0, Leapfrog(step_size, n_steps, jitter, self._is_harmonic, stages), 0
+        return Leapfrog(step_size, n_steps, jitter, self._is_harmonic, stages), 0
 
     def _random_trajectory(
         self, step_size: float, share: float, *, tune: bool

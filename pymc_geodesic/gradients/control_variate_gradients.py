@@ -201,52 +201,98 @@ def clip_each(away: np.ndarray, sd: np.ndarray, clipping_distance: np.ndarray) -
         away[j] = min(max(away[j], -limit), limit)
 
 
+# entries of the context of `_second_order_estimate`: addresses and lengths
+(
+    _INNER,
+    _INNER_CONTEXT,
+    _N_INNER_CONTEXT,
+    _CURVATURE,
+    _CURVATURE_CONTEXT,
+    _N_CURVATURE_CONTEXT,
+    _SIZE,
+    _N_BLOCKS,
+    _BATCH_SIZE,
+    _BLOCKS,
+    _WEIGHTS,
+    _CENTER,
+    _TOTAL,
+    _ROWS,
+    _AT_CENTER,
+    _FACTOR,
+    _INVERSE,
+    _N_EUCLIDEAN,
+    _CLIPPING_DISTANCE,
+    _MINIBATCH_CONTEXT,
+    _N_MINIBATCH_CONTEXT,
+    _HAS_RARE,
+    _RARE,
+    _RARE_BLOCKS,
+    _OF_RARE,
+    _GROUP_BLOCKS,
+    _COMMON,
+    _N_COMMON,
+    _STARTS,
+    _N_VECTORS,
+    _N_GROUPS,
+    _STRIDES,
+    _LENGTH,
+) = range(33)
+
+
 @compiled_for_c
 def _second_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
-    table = array_at(context, (32,), np.int64)
-    size, n_blocks, batch_size = table[6], table[7], table[8]
-    inner_context = array_at(table[1], (table[2],), np.int64)
-    minibatch_context = array_at(table[19], (table[20],), np.int64)
-    curvature_context = array_at(table[4], (table[5],), np.int64)
-    blocks = array_at(table[9], (n_blocks, 3), np.int64)
-    weights = array_at(table[10], (3,), np.float64)
-    center = array_at(table[11], (2 * size,), np.float64)  # followed by x − c
-    total = array_at(table[12], (size,), np.float64)
-    common = array_at(table[26], (table[27],), np.int64)
-    starts = array_at(table[28], (table[29],), np.int64)
-    strides = array_at(table[31], (table[29],), np.int64)
-    rows = array_at(table[13], (common.size, size), np.float64)
-    group_blocks = array_at(table[25], (starts.size, starts.size, table[30]), np.float64)
-    at_center = array_at(table[14], (2 * size,), np.float64)  # gradient and Hessian times x − c
-    d = table[17]
-    clipping_distance = array_at(table[18], (d,), np.float64)
+    table = array_at(context, (_LENGTH,), np.int64)
+    size, n_blocks, batch_size = table[_SIZE], table[_N_BLOCKS], table[_BATCH_SIZE]
+    inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER_CONTEXT],), np.int64)
+    minibatch_context = array_at(
+        table[_MINIBATCH_CONTEXT], (table[_N_MINIBATCH_CONTEXT],), np.int64
+    )
+    curvature_context = array_at(
+        table[_CURVATURE_CONTEXT], (table[_N_CURVATURE_CONTEXT],), np.int64
+    )
+    blocks = array_at(table[_BLOCKS], (n_blocks, 3), np.int64)
+    weights = array_at(table[_WEIGHTS], (3,), np.float64)
+    center = array_at(table[_CENTER], (2 * size,), np.float64)  # followed by x − c
+    total = array_at(table[_TOTAL], (size,), np.float64)
+    common = array_at(table[_COMMON], (table[_N_COMMON],), np.int64)
+    starts = array_at(table[_STARTS], (table[_N_VECTORS],), np.int64)
+    strides = array_at(table[_STRIDES], (table[_N_VECTORS],), np.int64)
+    rows = array_at(table[_ROWS], (common.size, size), np.float64)
+    group_blocks = array_at(
+        table[_GROUP_BLOCKS], (starts.size, starts.size, table[_N_GROUPS]), np.float64
+    )
+    at_center = array_at(
+        table[_AT_CENTER], (2 * size,), np.float64
+    )  # gradient and Hessian times x − c
+    d = table[_N_EUCLIDEAN]
+    clipping_distance = array_at(table[_CLIPPING_DISTANCE], (d,), np.float64)
     x = array_at(position, (size,), np.float64)
     away = center[size:]
     gradient = array_at(output, (size,), np.float64)
-    evaluate(table[0], x, minibatch, inner_context, gradient)
+    evaluate(table[_INNER], x, minibatch, inner_context, gradient)
     for i in range(size):
         away[i] = x[i] - center[i]
-    if table[16]:
-        factor = array_at(table[15], (d, d), np.float64)
-        inverse = array_at(table[16], (d, d), np.float64)
+    if table[_INVERSE]:
+        factor = array_at(table[_FACTOR], (d, d), np.float64)
+        inverse = array_at(table[_INVERSE], (d, d), np.float64)
         clip_in_coordinates(away, factor, inverse, clipping_distance, at_center)
     else:
-        clip_each(away, array_at(table[15], (d,), np.float64), clipping_distance)
+        clip_each(away, array_at(table[_FACTOR], (d,), np.float64), clipping_distance)
     for i in range(n_blocks):
         first_row = minibatch_context[blocks[i, 1]] + minibatch * blocks[i, 2]
         curvature_context[blocks[i, 0]] = first_row
     weights[0] = weights[2]
-    evaluate(table[3], center, batch_size, curvature_context, at_center)
-    if table[21]:
-        rare = array_at(table[22], (TABLE_LENGTH,), np.int64)
+    evaluate(table[_CURVATURE], center, batch_size, curvature_context, at_center)
+    if table[_HAS_RARE]:
+        rare = array_at(table[_RARE], (TABLE_LENGTH,), np.int64)
         first, count = rare_rows_in_minibatch(rare, minibatch)
         if count:
-            rare_blocks = array_at(table[23], (n_blocks, 2), np.int64)
-            of_rare = array_at(table[24], (2 * size,), np.float64)
+            rare_blocks = array_at(table[_RARE_BLOCKS], (n_blocks, 2), np.int64)
+            of_rare = array_at(table[_OF_RARE], (2 * size,), np.float64)
             for i in range(n_blocks):
                 curvature_context[blocks[i, 0]] = rare_blocks[i, 0] + first * rare_blocks[i, 1]
             weights[0] = -weights[2]
-            evaluate(table[3], center, count, curvature_context, of_rare)
+            evaluate(table[_CURVATURE], center, count, curvature_context, of_rare)
             for i in range(2 * size):
                 at_center[i] += of_rare[i]
     for i in range(size):
@@ -301,43 +347,38 @@ class SecondOrderControlVariates:
         self.clipping_distance = np.full(n_euclidean, SETTINGS.clipping_distance)
         self.clips_whitened = False
         self._factor, self._inverse = np.ones(n_euclidean), np.empty(0)
-        context = np.array(
-            [
-                minibatch.address,
-                minibatch.context.ctypes.data,
-                minibatch.context.size,
-                curvature.inner.address,
-                curvature.inner.context.ctypes.data,
-                curvature.inner.context.size,
-                size,
-                len(curvature.inputs),
-                curvature.batch_size,
-                curvature.inputs.ctypes.data,
-                curvature.weights.ctypes.data,
-                self._center_and_away.ctypes.data,
-                self._others.ctypes.data,
-                self._hessian_of_others.rows.ctypes.data,
-                self._at_center.ctypes.data,
-                self._factor.ctypes.data,
-                0,  # no inverse factor
-                n_euclidean,
-                self.clipping_distance.ctypes.data,
-                curvature.minibatch.context.ctypes.data,
-                curvature.minibatch.context.size,
-                rare is not None,
-                0 if rare is None else rare.table.ctypes.data,
-                self._rows.ctypes.data,
-                self._of_rare.ctypes.data,
-                self._hessian_of_others.blocks.ctypes.data,
-                structure.common.ctypes.data,
-                len(structure.common),
-                structure.starts.ctypes.data,
-                len(structure.starts),
-                structure.n_groups,
-                structure.strides.ctypes.data,
-            ],
-            dtype=np.int64,
-        )
+        context = np.zeros(_LENGTH, dtype=np.int64)
+        context[_INNER] = minibatch.address
+        context[_INNER_CONTEXT] = minibatch.context.ctypes.data
+        context[_N_INNER_CONTEXT] = minibatch.context.size
+        context[_CURVATURE] = curvature.inner.address
+        context[_CURVATURE_CONTEXT] = curvature.inner.context.ctypes.data
+        context[_N_CURVATURE_CONTEXT] = curvature.inner.context.size
+        context[_SIZE] = size
+        context[_N_BLOCKS] = len(curvature.inputs)
+        context[_BATCH_SIZE] = curvature.batch_size
+        context[_BLOCKS] = curvature.inputs.ctypes.data
+        context[_WEIGHTS] = curvature.weights.ctypes.data
+        context[_CENTER] = self._center_and_away.ctypes.data
+        context[_TOTAL] = self._others.ctypes.data
+        context[_ROWS] = self._hessian_of_others.rows.ctypes.data
+        context[_AT_CENTER] = self._at_center.ctypes.data
+        context[_FACTOR] = self._factor.ctypes.data
+        context[_N_EUCLIDEAN] = n_euclidean
+        context[_CLIPPING_DISTANCE] = self.clipping_distance.ctypes.data
+        context[_MINIBATCH_CONTEXT] = curvature.minibatch.context.ctypes.data
+        context[_N_MINIBATCH_CONTEXT] = curvature.minibatch.context.size
+        context[_HAS_RARE] = rare is not None
+        context[_RARE] = 0 if rare is None else rare.table.ctypes.data
+        context[_RARE_BLOCKS] = self._rows.ctypes.data
+        context[_OF_RARE] = self._of_rare.ctypes.data
+        context[_GROUP_BLOCKS] = self._hessian_of_others.blocks.ctypes.data
+        context[_COMMON] = structure.common.ctypes.data
+        context[_N_COMMON] = len(structure.common)
+        context[_STARTS] = structure.starts.ctypes.data
+        context[_N_VECTORS] = len(structure.starts)
+        context[_N_GROUPS] = structure.n_groups
+        context[_STRIDES] = structure.strides.ctypes.data
         self.of_others = ComposedFunction(
             _second_order_estimate, context, [minibatch, curvature.inner], (self, curvature)
         )
@@ -361,7 +402,7 @@ class SecondOrderControlVariates:
         if self.clips_whitened:
             self._factor = np.ascontiguousarray(metric.factor)
             self._inverse = np.linalg.inv(self._factor)
-            context[16] = self._inverse.ctypes.data
+            context[_INVERSE] = self._inverse.ctypes.data
         else:
-            self._factor, context[16] = metric.sd, 0
-        context[15] = self._factor.ctypes.data
+            self._factor, context[_INVERSE] = metric.sd, 0
+        context[_FACTOR] = self._factor.ctypes.data

@@ -166,12 +166,10 @@ def probe_minibatches(
     logp_grad, space, line
         See `probe`.
     """
-    no_values: Any = np.int64(0)  # a literal would make Numba compile `probe` a second time
+    n_values: Any = np.int64(1)  # a literal would make Numba compile `probe` a second time
     for i in range(minibatches.size):
         previous = last_gradient[: last_gradient.size if i else 0]
-        curvatures[i] = probe(
-            logp_grad, minibatches[i], space, line, previous, noises[i], no_values
-        )
+        curvatures[i] = probe(logp_grad, minibatches[i], space, line, previous, noises[i], n_values)
         if not math.isfinite(curvatures[i]) and i < minibatches.size - 1:
             refresh_velocity(space.blocks, line.x, line.direction, stream)
         if last_gradient.size:

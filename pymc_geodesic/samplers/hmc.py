@@ -112,7 +112,7 @@ class HMCSampler:
             return self._repeated_draw()
         before = self.z.copy()
         n_grad, self._n_grad = self._n_grad + self._flip_columns(), 0
-        minibatch, trajectory, more = adaptation.propose(self.z, self.stream, tune=tune)
+        trajectory, more = adaptation.propose(self.z, self.stream, tune=tune)
         n_grad += more
         if math.isnan(trajectory.step_size):
             raise NotFiniteError("gradient", trajectory.step_size, self.z)
@@ -121,7 +121,7 @@ class HMCSampler:
         logp_grad = adaptation.logp_grad
         divergences, more = gmc.call(
             logp_grad.callback,
-            minibatch,
+            0,  # all rows
             adaptation.product.space,
             Chains(1, self.z, self._current),
             trajectory,
@@ -133,7 +133,7 @@ class HMCSampler:
         if not np.array_equal(self.z, before):  # accepted: the proposal was evaluated last
             self._position = adaptation.evaluated_position()
         if divergences and self._n == 0:
-            self._check_start(minibatch)
+            self._check_start()
         acceptance = float(self._record.acceptance[0])
         if tune:
             z, more = adaptation.update(self.z, self._current[:-1], acceptance)
@@ -154,7 +154,7 @@ class HMCSampler:
 
     def _repeated_draw(self) -> dict[str, Any]:
         """Return the sample stats of a draw that repeats the last one."""
-        _, trajectory, _ = self.adaptation.propose(self.z, self.stream.copy(), tune=False)
+        trajectory, _ = self.adaptation.propose(self.z, self.stream.copy(), tune=False)
         return {
             "step_size": trajectory.step_size,
             "acceptance_rate": math.nan,
@@ -179,26 +179,26 @@ class HMCSampler:
         """
         if not self._square_frames:
             return 0
-        log_density = self._log_density_at(self.z, 0)
+        log_density = self._log_density_at(self.z)
         for part, n in self._square_frames:
             proposal = self.z.copy()
             proposal[part].reshape(n, n)[:, int(n * uniform(self.stream))] *= -1.0
-            proposed = self._log_density_at(proposal, 0)
+            proposed = self._log_density_at(proposal)
             if math.log(uniform(self.stream)) < proposed - log_density:
                 self.z, log_density = proposal, proposed
                 self._current[:] = math.nan
         return 1 + len(self._square_frames)
 
-    def _log_density_at(self, z: np.ndarray, minibatch: int) -> float:
+    def _log_density_at(self, z: np.ndarray) -> float:
         output = np.empty(z.size + 1)
         logp_grad = self.adaptation.logp_grad
-        evaluate(logp_grad.address, z, minibatch, logp_grad.context, output)
+        evaluate(logp_grad.address, z, 0, logp_grad.context, output)
         logp_grad.raise_error()
         return float(output[-1])
 
-    def _check_start(self, minibatch: int) -> None:
+    def _check_start(self) -> None:
         """Raise an error if the log-density is not finite at the starting point."""
-        if not math.isfinite(self._log_density_at(self.z, minibatch)):
+        if not math.isfinite(self._log_density_at(self.z)):
             raise NotFiniteError("log-density", math.nan, np.empty(0), at_start=True)
 
     @property

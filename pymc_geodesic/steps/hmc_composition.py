@@ -138,7 +138,6 @@ def trajectory_adaptation(
         initial_step_size=initial_step_size,
         # half of the circumference of the smallest compact manifold, at the rms speed sqrt(dim)
         max_step_size=math.pi / math.sqrt(max(dims)) if dims else math.inf,
-        reason="metric=None or local= is set",
     )
 
 
