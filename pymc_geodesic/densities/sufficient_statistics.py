@@ -213,7 +213,9 @@ class NormalStatistics:
 
         Jᵀ Q J is the sum of H and its transpose.
         """
-        half, b, center, square, factor = self._values
+        gram, b, center, square, factor = self._values
+        half = gram.copy()
+        half.data[half.indptr[:-1]] *= 0.5  # Q is the sum of this and its transpose
         m = len(u) - len(factor)
         delta = u - center
         delta[m:] = factor @ delta[m:]
@@ -239,12 +241,18 @@ class NormalStatistics:
         with np.errstate(all="ignore"):  # observations that are not finite are reported elsewhere
             center, residuals = solve_least_squares(design, gram, observed)
             b, square = design.transposed_times(residuals), np.asarray(residuals @ residuals)
-        half = gram.copy()
-        half.data[half.indptr[:-1]] *= 0.5  # Q is the sum of this and its transpose
-        self._checksum, self._values = checksum, (half, b, center, square, design.factor)
+        self._checksum, self._values = checksum, (gram, b, center, square, design.factor)
         starts = gram.indptr.astype(np.int64)
         factor = np.ascontiguousarray(design.factor)
-        return [gram.data, gram.indices.astype(np.int32), starts, b, center, square, factor]
+        return [
+            gram.data,
+            gram.indices.astype(np.int32, copy=False),
+            starts,
+            b,
+            center,
+            square,
+            factor,
+        ]
 
     def _design(self, arrays: Sequence[np.ndarray]) -> tuple[DesignMatrix, np.ndarray]:
         """Design matrix, and observations minus offsets."""

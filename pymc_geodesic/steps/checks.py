@@ -30,6 +30,7 @@ from pymc_geodesic.minibatches.row_inputs import (
     model_graphs,
     shape_of,
 )
+from pymc_geodesic.runtime.missing_values import missing_message
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
 from pymc_geodesic.steps.pymc_interface import (
@@ -254,6 +255,18 @@ def check_burn_in(
 def data_values(model: Model) -> dict[str, list[np.ndarray]]:
     """Return the present values of the data containers of a model, without copies."""
     return {each.name: container_values(each) for each in model.data_vars}
+
+
+def check_no_masked_data(model: Model) -> None:
+    """Check that `pymc.set_data` has not set missing values.
+
+    Raises
+    ------
+    ValueError
+    """
+    for name, values in data_values(model).items():
+        if any(map(np.ma.is_masked, values)):
+            raise ValueError(missing_message(f"data container {name!r} has"))
 
 
 def warn_about_changed_data(name: str, model: Model, tuned: Mapping[str, list[np.ndarray]]) -> None:

@@ -35,6 +35,7 @@ from pymc_geodesic.steps.checks import (
     StepsOfChain,
     check_burn_in,
     check_log_density,
+    check_no_masked_data,
     check_smoothness,
     data_values,
     divergence_error,
@@ -233,6 +234,7 @@ class GeodesicStep(BlockedStep):
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
         self._user_model = modelcontext(model)
+        check_no_masked_data(self._user_model)
         # copy of the model without named axes, with constant data in containers
         self.model, self.minibatches, self.rows = rows_as_containers(
             without_named_axes(self._user_model), minibatches, has_local=local is not None
@@ -306,11 +308,13 @@ class GeodesicStep(BlockedStep):
         Raises
         ------
         ValueError
-            In the context of another model, which does not contain the variables.
+            In the context of another model, which does not contain the variables, or if data have
+            missing values.
         """
         model = Model.get_context(error_if_none=False, allow_block_model_access=True)
         if isinstance(model, Model) and not set(self._vars) <= set(model.value_vars):
             raise wrong_model_error(type(self).__name__, self._user_model, model)
+        check_no_masked_data(self._user_model)
         self._check_arguments_of_sample()
         return self._vars
 

@@ -102,6 +102,22 @@ def test_labels_that_are_exchanged_for_others(step_class):
         sample(model, [step], draws=3, tune=3)
 
 
+def test_missing_values_of_set_data():
+    """PyMC's `set_data` masks missing values, and `Data` raises an error."""
+    rows = ROWS.copy()
+    rows[3, 1] = np.nan
+    with pm.Model() as model:
+        mu = pm.Data("x", ROWS) @ pm.Normal("slope", shape=3)
+        pm.Normal("y", mu, observed=np.ones(20))
+        step = GMC(compile_kwargs=INTERPRETED)
+        pm.set_data({"x": rows})
+        message = "data container 'x' has missing values.*drop these rows or impute them"
+        with pytest.raises(ValueError, match=message):
+            GMC(compile_kwargs=INTERPRETED)
+    with pytest.raises(ValueError, match=message):
+        sample(model, [step], draws=3, tune=3)
+
+
 def test_minibatch_argument_without_a_name(regression):
     with pytest.raises(ValueError, match=r"must be names of pm\.Data containers.*got a list"):
         SGGMC(model=regression, minibatch=[[1.0, 2.0]], batch_size=5)
