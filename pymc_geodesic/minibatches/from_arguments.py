@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
@@ -24,7 +24,12 @@ from pymc_geodesic.datasets import TableBlocks
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.minibatches.block_format import BlockFormat
 from pymc_geodesic.minibatches.block_rows import DenseRows, SparseRows
-from pymc_geodesic.minibatches.model_rows import ModelRows, selected_rows, with_containers
+from pymc_geodesic.minibatches.model_rows import (
+    ModelRows,
+    censoring_bounds,
+    selected_rows,
+    with_containers,
+)
 from pymc_geodesic.minibatches.resident_rows import (
     GroupedRows,
     IndependentRows,
@@ -276,7 +281,7 @@ def minibatch_source(
     return source
 
 
-def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
+def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int, bounds: Collection[str]) -> None:
     scalars = [name for name, array in arrays.items() if array.ndim == 0]
     if scalars:
         raise ValueError(
@@ -290,20 +295,31 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int) -> None:
     shape = arrays[first].shape
     check_batch_size(batch_size, shape[0], f"rows of {first!r}", shape=shape)
     for name, array in arrays.items():
-        check_numbers(name, array)
+        check_numbers(name, array[~np.isinf(array)] if name in bounds else array)
 
 
 def row_source(
-    arrays: Mapping[str, np.ndarray], batch_size: int, minibatch_order: str
+    arrays: Mapping[str, np.ndarray],
+    batch_size: int,
+    minibatch_order: str,
+    bounds: Collection[str] = (),
 ) -> ShuffledRows | RandomRows:
     """Create a source of rows in memory.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+    batch_size : int
+    minibatch_order : str
+    bounds : collection of str
+        Arrays that may contain infinity, since they are bounds of censored observations.
 
     Raises
     ------
     ValueError
         For a batch size that exceeds the data, or data with NaN or infinity.
     """
-    _check_rows(arrays, batch_size)
+    _check_rows(arrays, batch_size, bounds)
     return MINIBATCH_ORDERS[minibatch_order](arrays, batch_size)
 
 
@@ -383,7 +399,11 @@ def _streamed_source(
 
 
 def _resident_source(
-    arguments: MinibatchArguments, containers: Containers, batch_size: int, noise: MinibatchNoise
+    model: Model,
+    arguments: MinibatchArguments,
+    containers: Containers,
+    batch_size: int,
+    noise: MinibatchNoise,
 ) -> RowSource:
     sparse = [each for each in containers.values() if isinstance(each, SparseContainers)]
     dense = {n: each for n, each in containers.items() if not isinstance(each, SparseContainers)}
@@ -393,7 +413,7 @@ def _resident_source(
     arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
     n_rows = max(array.shape[0] if array.ndim else 0 for array in arrays.values())
     order = order_for(arguments.minibatch_order, noise, n_rows / batch_size)
-    source = row_source(arrays, batch_size, order)
+    source = row_source(arrays, batch_size, order, censoring_bounds(model))
     total_size = arguments.total_size
     if total_size is not None and total_size < source.n_rows:
         raise ValueError(
@@ -509,4 +529,4 @@ def named_row_source(
             "minibatch= needs batch_size=, the number of rows of a minibatch. Set batch_size= or "
             "omit minibatch="
         )
-    return _resident_source(arguments, containers, int(batch_size), noise)
+    return _resident_source(model, arguments, containers, int(batch_size), noise)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pymc.distributions.censored import CensoredRV
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pytensor import shared
@@ -257,6 +258,13 @@ def _name(model: Model, leaf: Variable, data: Mapping[str, Variable]) -> str:
 
 def _value(leaf: Variable) -> np.ndarray:
     return leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
+
+
+def censoring_bounds(model: Model) -> set[str]:
+    """Names of data containers that are bounds of observed censored variables."""
+    censored = [rv.owner for rv in model.observed_RVs if isinstance(rv.owner.op, CensoredRV)]
+    data = set(ancestors([bound for node in censored for bound in node.inputs[1:]]))
+    return {str(each.name) for each in model.data_vars if each in data}
 
 
 def selected_rows(

@@ -64,7 +64,7 @@ def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
     if np.isinf(largest):
         return (
             "infinity",
-            "drop those rows first, or use a large finite value such as 1e9 for bounds",
+            "drop those rows first, or use finite values",
         )
     return f"{largest:.2g}, whose square overflows", "rescale it, or drop those rows first"
 

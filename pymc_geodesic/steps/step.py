@@ -241,7 +241,7 @@ class GeodesicStep(BlockedStep):
         )
         if self.rows is not None:
             size = self.minibatches.batch_size
-            _log.info(f"{name}: {f'minibatches of {size} of ' if size else ''}{self.rows!r}")
+            _log.info(f"{name}: {f'minibatches of {size:.0f} of ' if size else ''}{self.rows!r}")
         sampled = manifold_variables(
             self.model, self._names_in_copy(vars), manifolds, manifold=manifold
         )

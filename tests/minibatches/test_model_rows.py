@@ -125,6 +125,16 @@ def test_gradient_over_all_minibatches_is_that_of_the_model():
     assert_gradient_is_exact(regression())
 
 
+@pytest.mark.parametrize("kind", ["constant", "container"])
+def test_infinite_bounds_of_censored_observations(kind):
+    upper = np.where(Y > 1.0, 1.0, np.inf)
+    with pm.Model() as model:
+        bound = upper if kind == "constant" else pm.Data("upper", upper)
+        latent = pm.Weibull.dist(2.0, pm.math.exp(pm.Normal("mean") + X[:, 0] * pm.Normal("slope")))
+        pm.Censored("y", latent, None, bound, observed=np.clip(np.abs(Y), 0.1, upper))
+    assert_gradient_is_exact(model)
+
+
 @pytest.mark.parametrize("local", ["level", "row", "variable"])
 @pytest.mark.parametrize("step", [pg.GMC, pg.SGGMC], ids=lambda step: step.__name__)
 def test_local_variables_by_dimension(step, local):
@@ -321,10 +331,8 @@ def _adstock(mean):
     pm.Normal("y", carried, 1.0, observed=Y)
 
 
-def _infinite_bound(mean):
-    upper = np.where(Y > 1.0, 1.0, np.inf)
-    latent = pm.Normal.dist(mean, 1.0)
-    pm.Censored("y", latent, lower=None, upper=upper, observed=np.minimum(Y, 1.0))
+def _infinite(mean):
+    pm.Normal("y", mean * np.where(X[:, 0] > 0.0, X[:, 0], np.inf), 1.0, observed=Y)
 
 
 def _group_out_of_bounds(mean):
@@ -348,7 +356,7 @@ MISTAKES = {
     _random_walk: "as in a Gaussian process or a time series, .* use all rows",
     _standardized: "'y' is not a sum over the rows .* without a mean over rows",
     _adstock: "'y' is not a sum over the rows .* such as those of a time series",
-    _infinite_bound: r"contains infinity: .* a large finite value such as 1e9",
+    _infinite: r"contains infinity: drop those rows first",
     _group_out_of_bounds: r"gives the index 7 into 'level', which has the 7 entries 0 to 6; number",
 }
 
