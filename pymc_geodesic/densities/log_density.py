@@ -577,7 +577,9 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             density.arrays[copy] = variable
         elif isinstance(variable, Constant) and np.size(variable.data) > _MAX_CONSTANT_SIZE:
             data = np.asarray(variable.data)
-            copy = pt.tensor(dtype=variable.type.dtype, shape=data.shape)
+            n_arrays = sum(isinstance(each, np.ndarray) for each in density.arrays.values())
+            name = f"array {n_arrays + 1}"
+            copy = pt.tensor(name, dtype=variable.type.dtype, shape=data.shape)
             replacements[variable] = copy
             density.arrays[copy] = data
         elif not isinstance(variable, Constant) and variable not in known:

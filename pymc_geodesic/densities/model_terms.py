@@ -138,7 +138,8 @@ class LogTerms:
                 listed.append(f"{name}: -inf")
                 rule = str(error).splitlines()[0]
                 reasons.append(
-                    f"The parameters of {name!r} violate “{rule}”: correct them"
+                    _describe_undefined_data(name, graph)
+                    or f"The parameters of {name!r} violate “{rule}”: correct them"
                     + self._suggest_initial_values(name, but=name)
                 )
                 continue
@@ -158,9 +159,8 @@ class LogTerms:
         )
 
     def _describe_cause(self, name: str, graph: Variable) -> str:
-        data = [each for each in _data_of(graph) if each.dtype.kind == "f"]
-        if any(np.isnan(each).any() for each in data):
-            return f"The data of {name!r} contain NaN: drop or impute those rows"
+        if found := _describe_undefined_data(name, graph):
+            return found
         data_or = "data outside its support, or " if name in self._observed else ""
         return (
             f"{name!r} has {data_or}invalid parameters: correct them"
@@ -178,6 +178,15 @@ class LogTerms:
         if not names:
             return ""
         return f", or set another initial value (initval=) of {', '.join(names)}"
+
+
+def _describe_undefined_data(name: str, graph: Variable) -> str:
+    """Describe NaN in the data of a term, with the first row; empty without any."""
+    for each in _data_of(graph):
+        if each.dtype.kind == "f" and np.isnan(each).any():
+            where = f" in row {np.argwhere(np.isnan(each))[0][0]}" if each.ndim else ""
+            return f"The data of {name!r} contain NaN{where}: drop or impute those rows"
+    return ""
 
 
 def _data_of(graph: Variable) -> list[np.ndarray]:

@@ -70,6 +70,7 @@ class RowDensity:
         self.minibatch = self.of_rows()
         self._indices = IndexCheck(model, self.variables, self.minibatch, source)
         self.check_data()
+        self._indices.warn_about_negative()
         rows = self.minibatch.rows
         if rows:
             _check_placeholders(model, self.minibatch, source)

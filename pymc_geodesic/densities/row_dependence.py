@@ -216,6 +216,19 @@ class IndexCheck:
         if message is not None:
             raise ValueError(see(message, "beyond-array"))
 
+    def warn_about_negative(self) -> None:
+        """Warn of negative indices, which count from the end, next to others."""
+        data = self._data() if self._indices else {}
+        for index in self._indices:
+            row = index.first_negative(data)
+            if row is not None:
+                message = (
+                    f"row {row} of {index.names} is a negative index into {index.array}, which "
+                    "counts from its end. If it is the code -1 of a missing value in pandas, drop "
+                    "these rows"
+                )
+                warnings.warn(see(message, "beyond-array"), UserWarning, stacklevel=2)
+
     def levels(
         self, rows: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
@@ -246,7 +259,6 @@ class IndexCheck:
         return {
             copy.name: self._source.whole_array(holder)
             for copy, holder in self._density.arrays.items()
-            if copy.name is not None
         }
 
     def _data(self) -> dict[str, np.ndarray]:
@@ -265,10 +277,10 @@ def _row_indices(
     rows = {row.block: row.resized(None, row.name) for row in density.rows}
     data = set(rows.values())
     if not only_rows:
-        data |= {copy for copy in density.arrays if copy.name is not None}
+        data |= set(density.arrays)
     names = {c: v.name for c, v in zip(density.coordinates, variables, strict=False)}
     names |= {each: name for name, each in density.others.items()}
-    names |= {copy: copy.name for copy in density.arrays if copy.name is not None}
+    names |= {copy: copy.name for copy in density.arrays}
     found = {}
     for array, axis, index in _indexed_arrays(rebuild_graphs(density.graphs, rows)):
         inputs = list(explicit_graph_inputs([index]))

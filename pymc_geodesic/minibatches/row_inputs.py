@@ -373,6 +373,14 @@ class RowIndex:
             row, f"the index {found[tuple(first)]} into {self.array}, which has {entries}"
         )
 
+    def first_negative(self, data: Mapping[str, np.ndarray]) -> int | None:
+        """Find the row of the first negative index, unless all indices are negative."""
+        found = np.atleast_1d(self.compute(data))
+        is_row = found.ndim == 1 and len(found) == len(data[self.containers[0]])
+        if not is_row or not found.size or found.min() >= 0 or found.max() < 0:
+            return None
+        return int(np.argmax(found < 0))
+
     @property
     def names(self) -> str:
         """Names of the data, for messages."""

@@ -45,6 +45,9 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 _log = logging.getLogger("pymc")
 
+MIN_TUNE = 100
+"""Number of tuning draws below which a warning is logged. Heuristic."""
+
 MAX_DRAW_BYTES = 1e9
 """Memory of all draws of `pymc.sample`, in bytes, above which a warning is logged."""
 
@@ -183,6 +186,16 @@ def warn_about_memory(model: Model, n_draws: int, var_names: Collection[str] | N
         "pm.compute_deterministics"
     )
     _log.warning(see(message, "memory"))
+
+
+def warn_about_short_warm_up(name: str, tune: int | None) -> None:
+    """Warn if ``tune=`` of `pymc.sample` is positive, and too short to adapt a step."""
+    if tune is not None and 0 < tune < MIN_TUNE:
+        message = (
+            f"tune={tune} is too short for the warm-up of {name}. Use at least {MIN_TUNE} tuning "
+            "draws, or the default"
+        )
+        _log.warning(see(message, "tune-0"))
 
 
 def wrong_model_error(name: str, own: Model, other: Model) -> ValueError:

@@ -46,6 +46,7 @@ from pymc_geodesic.steps.checks import (
     warn_about_backend,
     warn_about_changed_data,
     warn_about_memory,
+    warn_about_short_warm_up,
     warn_about_square_frames,
     wrong_model_error,
 )
@@ -277,6 +278,8 @@ class GeodesicStep(BlockedStep):
             self._center_effects()
         self.streamed = self.minibatches.streamed
         self._has_partial_data = bool(self.streamed) or draws_rows
+        if not (is_corrected or self.minibatches.names or self._has_partial_data):
+            _log.info(f"{name}: gradients of all rows, since batch_size= is not set")
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)
         self.draw, self.tune = 0, True
@@ -334,7 +337,7 @@ class GeodesicStep(BlockedStep):
         return [self._names_in_copy(each) for each in given]
 
     def _check_arguments_of_sample(self) -> None:
-        """Warn once if `pymc.sample` has another backend or its draws need much memory."""
+        """Warn once of another backend, of draws that need much memory, and of a short warm-up."""
         arguments = arguments_of_sample()
         given = None if arguments is None else arguments["compile_kwargs"]
         if arguments is None or given is self._checked_compile_kwargs:
@@ -342,6 +345,8 @@ class GeodesicStep(BlockedStep):
         self._checked_compile_kwargs = given
         if given:
             warn_about_backend(type(self).__name__, given.get("mode", self._mode), self._mode)
+        if self.adaptation.needs_warm_up:
+            warn_about_short_warm_up(type(self).__name__, arguments["tune"])
         if arguments["trace"] is None:
             n_draws = arguments["chains"] * arguments["draws"]
             warn_about_memory(self._user_model, n_draws, arguments["var_names"])

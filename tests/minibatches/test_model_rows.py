@@ -369,6 +369,22 @@ def test_messages_of_mistakes_name_the_remedy(mistake):
         pg.SGGMC(batch_size=50, model=model)
 
 
+@pytest.mark.parametrize("step", [pg.GMC, pg.SGGMC], ids=lambda step: step.__name__)
+def test_indices_of_constants(step):
+    def make(group):
+        with pm.Model() as model:
+            level = pm.Normal("level", shape=GROUPS)
+            pm.Normal("y", level[group], 1.0, observed=Y)
+        return step(model=model, **arguments)
+
+    arguments = {"batch_size": 50} if step is pg.SGGMC else {}
+    with pytest.raises(ValueError, match=r"'(constant|array) \d' gives the index 7 into 'level'"):
+        make(GROUP + 1)
+    make(GROUP - GROUPS)  # counts from the end, on purpose
+    with pytest.warns(UserWarning, match=r"row 3 of '.* 1' is a negative index into 'level'"):
+        make(np.where(np.arange(N) == 3, -1, GROUP))
+
+
 def test_observations_without_data_of_their_length():
     with pm.Model() as model:
         y = pm.Data("y_data", Y)
