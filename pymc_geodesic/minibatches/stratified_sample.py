@@ -57,11 +57,12 @@ def _chunks(array: np.ndarray, n_rows: int) -> Iterable[tuple[slice, np.ndarray]
         yield part, array[part].reshape(part.stop - start, -1)
 
 
+@np.errstate(invalid="ignore")  # bounds of censored observations may be infinite
 def _shares_of_columns(array: np.ndarray, n_rows: int, least: float) -> np.ndarray | None:
     """Compute the largest share of each row in the centered sum of squares of a column.
 
     It is 1 / k for an indicator that is nonzero in k rows. Columns in which no row has a share
-    above ``least`` are skipped; return None if all are.
+    above ``least``, or with infinite values, are skipped; return None if all are.
     """
     if array.dtype.kind not in "biuf" or not array.size:
         return None
