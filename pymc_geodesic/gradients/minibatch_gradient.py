@@ -21,6 +21,7 @@ from pymc.model import Model
 from pymc.pytensorf import rewrite_pregrad
 from pytensor.gradient import NullTypeGradError, grad, pushforward
 from pytensor.graph.replace import clone_replace
+from pytensor.graph.utils import MethodNotDefined
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.compilation import (
@@ -351,7 +352,7 @@ class MinibatchGradient(GradientEstimator):
         try:
             gradients = grad(total, coordinates, disconnected_inputs="ignore")
             products = pushforward(gradients, coordinates, along, disconnected_outputs="ignore")
-        except (NotImplementedError, NullTypeGradError, TypeError):
+        except (*_NO_GRADIENT, TypeError):
             return None
         function = compile_gradient(
             [*coordinates, *along], inputs, [*gradients, *products], None, self._compile_kwargs
@@ -460,7 +461,7 @@ class MinibatchGradient(GradientEstimator):
         return function
 
 
-_NO_GRADIENT = (NotImplementedError, NullTypeGradError)
+_NO_GRADIENT = (MethodNotDefined, NotImplementedError, NullTypeGradError)
 """Errors of PyTensor for an operation without a gradient."""
 
 
