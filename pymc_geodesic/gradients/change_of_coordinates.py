@@ -22,7 +22,25 @@ from pymc_geodesic.runtime.gradient_functions import (
 from pymc_geodesic.runtime.jit import compiled_for_c, part
 
 _DIAGONAL, _DENSE, _LOW_RANK = 0, 1, 2
-_KIND, _FACTOR, _COUNT, _DIRECTIONS, _STRETCH = 6, 8, 11, 12, 13
+
+# entries of the context of `_in_whitened_coordinates`: addresses and lengths
+(
+    _INNER,
+    _INNER_CONTEXT,
+    _N_INNER_CONTEXT,
+    _SIZE,
+    _N_OUTPUTS,
+    _N_EUCLIDEAN,
+    _KIND,
+    _CENTER,
+    _FACTOR,
+    _SCRATCH,
+    _LENGTHS,
+    _N_DIRECTIONS,
+    _DIRECTIONS,
+    _STRETCH,
+    _LENGTH,
+) = range(15)
 
 
 @part
@@ -96,20 +114,20 @@ def _to_gradient(
 
 @compiled_for_c
 def _in_whitened_coordinates(position: Any, minibatch: int, context: Any, output: Any) -> float:
-    table = array_at(context, (14,), np.int64)
-    size, n_outputs, d, kind = table[3], table[4], table[5], table[6]
-    center = array_at(table[7], (d,), np.float64)
-    factor = array_at(table[8], (d * d if kind == _DENSE else d,), np.float64)
-    directions = array_at(table[_DIRECTIONS], (table[_COUNT], d), np.float64)
-    stretch = array_at(table[_STRETCH], (table[_COUNT],), np.float64)
-    scratch = array_at(table[9], (size + n_outputs,), np.float64)
+    table = array_at(context, (_LENGTH,), np.int64)
+    size, n_outputs, d, kind = table[_SIZE], table[_N_OUTPUTS], table[_N_EUCLIDEAN], table[_KIND]
+    center = array_at(table[_CENTER], (d,), np.float64)
+    factor = array_at(table[_FACTOR], (d * d if kind == _DENSE else d,), np.float64)
+    directions = array_at(table[_DIRECTIONS], (table[_N_DIRECTIONS], d), np.float64)
+    stretch = array_at(table[_STRETCH], (table[_N_DIRECTIONS],), np.float64)
+    scratch = array_at(table[_SCRATCH], (size + n_outputs,), np.float64)
     x, gradient = scratch[:size], scratch[size:]
     _to_position(
         kind, center, factor, directions, stretch, array_at(position, (size,), np.float64), x
     )
-    inner_context = array_at(table[1], (table[2],), np.int64)
-    value = evaluate(table[0], x, minibatch, inner_context, gradient)
-    lengths = array_at(table[10], (size - d,), np.float64)
+    inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER_CONTEXT],), np.int64)
+    value = evaluate(table[_INNER], x, minibatch, inner_context, gradient)
+    lengths = array_at(table[_LENGTHS], (size - d,), np.float64)
     out = array_at(output, (n_outputs,), np.float64)
     _to_gradient(kind, d, factor, directions, stretch, lengths, gradient, out)
     return value
@@ -150,25 +168,16 @@ class ChangeOfCoordinates:
         self._dense: np.ndarray | None = None
         self._directions, self._stretch = np.empty((1, n_euclidean)), np.empty(1)
         self._scratch = np.zeros(2 * size + n_values)
-        context = np.array(
-            [
-                inner.address,
-                inner.context.ctypes.data,
-                inner.context.size,
-                size,
-                size + n_values,
-                n_euclidean,
-                _DIAGONAL,
-                self._center.ctypes.data,
-                self._factor.ctypes.data,
-                self._scratch.ctypes.data,
-                self._lengths.ctypes.data,
-                0,
-                self._directions.ctypes.data,
-                self._stretch.ctypes.data,
-            ],
-            dtype=np.int64,
-        )
+        context = np.zeros(_LENGTH, dtype=np.int64)
+        context[_INNER], context[_INNER_CONTEXT] = inner.address, inner.context.ctypes.data
+        context[_N_INNER_CONTEXT] = inner.context.size
+        context[_SIZE], context[_N_OUTPUTS] = size, size + n_values
+        context[_N_EUCLIDEAN], context[_KIND] = n_euclidean, _DIAGONAL
+        context[_CENTER], context[_FACTOR] = self._center.ctypes.data, self._factor.ctypes.data
+        context[_SCRATCH] = self._scratch.ctypes.data
+        context[_LENGTHS] = self._lengths.ctypes.data
+        context[_DIRECTIONS] = self._directions.ctypes.data
+        context[_STRETCH] = self._stretch.ctypes.data
         self.logp_grad = ComposedFunction(_in_whitened_coordinates, context, [inner], self)
 
     def set_metric(self, metric: Metric) -> None:
@@ -183,7 +192,7 @@ class ChangeOfCoordinates:
             self._directions = np.ascontiguousarray(factor.directions.T)
             self._stretch = np.array(factor.stretch)
             context[_KIND], context[_FACTOR] = _LOW_RANK, self._factor.ctypes.data
-            context[_COUNT] = self._stretch.size
+            context[_N_DIRECTIONS] = self._stretch.size
             context[_DIRECTIONS] = self._directions.ctypes.data
             context[_STRETCH] = self._stretch.ctypes.data
         elif metric.is_dense:

@@ -55,20 +55,60 @@ from pymc_geodesic.runtime.gradient_functions import (
 )
 from pymc_geodesic.runtime.jit import compiled, compiled_for_c
 
+# entries of the contexts, addresses and lengths; that of first order ends with the gradient of the
+# minibatch at the center
+(
+    _INNER,
+    _INNER_CONTEXT,
+    _N_INNER_CONTEXT,
+    _SIZE,
+    _CENTER,
+    _TOTAL,
+    _AT_CENTER,
+    _CURVATURE,
+    _CURVATURE_CONTEXT,
+    _N_CURVATURE_CONTEXT,
+    _N_BLOCKS,
+    _BATCH_SIZE,
+    _BLOCKS,
+    _WEIGHTS,
+    _ROWS,
+    _FACTOR,
+    _INVERSE,
+    _N_EUCLIDEAN,
+    _CLIPPING_DISTANCE,
+    _MINIBATCH_CONTEXT,
+    _N_MINIBATCH_CONTEXT,
+    _HAS_RARE,
+    _RARE,
+    _RARE_BLOCKS,
+    _OF_RARE,
+    _GROUP_BLOCKS,
+    _COMMON,
+    _N_COMMON,
+    _STARTS,
+    _N_VECTORS,
+    _N_GROUPS,
+    _STRIDES,
+    _LENGTH,
+) = range(33)
+_FIRST_ORDER_LENGTH = _AT_CENTER + 1
+
 # --- first order ---------------------------------------------------------------------------------
 
 
 @compiled_for_c
 def _first_order_estimate(position: Any, minibatch: int, context: Any, output: Any) -> float:
-    table = array_at(context, (7,), np.int64)
-    size = table[3]
-    center = array_at(table[4], (size,), np.float64)
-    total = array_at(table[5], (size,), np.float64)
-    at_center = array_at(table[6], (size,), np.float64)
-    inner_context = array_at(table[1], (table[2],), np.int64)
+    table = array_at(context, (_FIRST_ORDER_LENGTH,), np.int64)
+    size = table[_SIZE]
+    center = array_at(table[_CENTER], (size,), np.float64)
+    total = array_at(table[_TOTAL], (size,), np.float64)
+    at_center = array_at(table[_AT_CENTER], (size,), np.float64)
+    inner_context = array_at(table[_INNER_CONTEXT], (table[_N_INNER_CONTEXT],), np.int64)
+    x = array_at(position, (size,), np.float64)
     gradient = array_at(output, (size,), np.float64)
-    evaluate(table[0], array_at(position, (size,), np.float64), minibatch, inner_context, gradient)
-    evaluate(table[0], center, minibatch, inner_context, at_center)
+    evaluate(table[_INNER], x, minibatch, inner_context, gradient)
+    evaluate(table[_INNER], center, minibatch, inner_context, at_center)
     for i in range(size):
         gradient[i] += total[i] - at_center[i]
     return 0.0
@@ -103,18 +143,11 @@ class ControlVariates:
         self._rare, self._others = rare, np.zeros(size)
         self.center, self.total = np.zeros(size), np.zeros(size)
         self._at_center = np.zeros(size)
-        context = np.array(
-            [
-                inner.address,
-                inner.context.ctypes.data,
-                inner.context.size,
-                size,
-                self.center.ctypes.data,
-                self._others.ctypes.data,
-                self._at_center.ctypes.data,
-            ],
-            dtype=np.int64,
-        )
+        context = np.zeros(_FIRST_ORDER_LENGTH, dtype=np.int64)
+        context[_INNER], context[_INNER_CONTEXT] = inner.address, inner.context.ctypes.data
+        context[_N_INNER_CONTEXT], context[_SIZE] = inner.context.size, size
+        context[_CENTER], context[_TOTAL] = self.center.ctypes.data, self._others.ctypes.data
+        context[_AT_CENTER] = self._at_center.ctypes.data
         self.of_others = ComposedFunction(_first_order_estimate, context, [inner], self)
         self.logp_grad = self.of_others if rare is None else rare.added_to(self.of_others)
 
@@ -199,44 +232,6 @@ def clip_each(away: np.ndarray, sd: np.ndarray, clipping_distance: np.ndarray) -
     for j in range(sd.size):
         limit = clipping_distance[j] * sd[j]
         away[j] = min(max(away[j], -limit), limit)
-
-
-# entries of the context of `_second_order_estimate`: addresses and lengths
-(
-    _INNER,
-    _INNER_CONTEXT,
-    _N_INNER_CONTEXT,
-    _CURVATURE,
-    _CURVATURE_CONTEXT,
-    _N_CURVATURE_CONTEXT,
-    _SIZE,
-    _N_BLOCKS,
-    _BATCH_SIZE,
-    _BLOCKS,
-    _WEIGHTS,
-    _CENTER,
-    _TOTAL,
-    _ROWS,
-    _AT_CENTER,
-    _FACTOR,
-    _INVERSE,
-    _N_EUCLIDEAN,
-    _CLIPPING_DISTANCE,
-    _MINIBATCH_CONTEXT,
-    _N_MINIBATCH_CONTEXT,
-    _HAS_RARE,
-    _RARE,
-    _RARE_BLOCKS,
-    _OF_RARE,
-    _GROUP_BLOCKS,
-    _COMMON,
-    _N_COMMON,
-    _STARTS,
-    _N_VECTORS,
-    _N_GROUPS,
-    _STRIDES,
-    _LENGTH,
-) = range(33)
 
 
 @compiled_for_c

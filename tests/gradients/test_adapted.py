@@ -145,7 +145,7 @@ def worst_errors(setup: Setup) -> tuple[float, float]:
 
 def centered_with_another_minibatch(setup):
     source = inspect.getsource(control_variate_gradients._first_order_estimate.py_func)
-    line = "evaluate(table[0], center, minibatch,"
+    line = "evaluate(table[_INNER], center, minibatch,"
     assert source.count(line) == 1
     scope = dict(vars(control_variate_gradients))
     source = source[source.index("def ") :].replace(
