@@ -11,7 +11,7 @@ from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement, squares_by
 from pymc_geodesic.adaptation.noise_variance import NoiseVariance
 from pymc_geodesic.gradients.structured_hessian import StructuredHessian
 
-StepsPerDraw = Callable[[np.ndarray, np.ndarray], float]
+DecorrelationSteps = Callable[[np.ndarray, np.ndarray], float]
 """Function of the variances of the gradient estimate along the coordinates, and of their standard
 deviations over the posterior, that returns the number of inner steps between independent draws."""
 
@@ -78,14 +78,16 @@ class ControlVariateOrder:
         self._noise, self._order = noise, order
         self._may_try_second = False
 
-    def choose(self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw) -> np.ndarray:
+    def choose(
+        self, z: np.ndarray, stream: np.ndarray, decorrelation_steps: DecorrelationSteps
+    ) -> np.ndarray:
         """Choose second order, first order or no control variates by a first noise measurement.
 
         Parameters
         ----------
         z, stream
             See `NoiseMeasurement.differences`.
-        steps_per_draw : StepsPerDraw
+        decorrelation_steps : DecorrelationSteps
 
         Returns
         -------
@@ -99,9 +101,9 @@ class ControlVariateOrder:
         if self._order == 2:
             self._use_second_order_of_pairs(z, stream)
         differences = noise.differences(z, noise.n_trial_pairs, stream)
-        cost = steps_per_draw(*self._principal_variances(differences))
-        if self._is_promising(cost, steps_per_draw):
-            differences = self._try_second_order(z, stream, steps_per_draw)
+        cost = decorrelation_steps(*self._principal_variances(differences))
+        if self._is_promising(cost, decorrelation_steps):
+            differences = self._try_second_order(z, stream, decorrelation_steps)
         order = gradient.order
         # with the same minibatches, since a few of them may contribute nearly all of the noise
         orders, n_pairs = (order, 0), SETTINGS.compared_pairs
@@ -116,7 +118,7 @@ class ControlVariateOrder:
         return differences
 
     def reconsider(
-        self, z: np.ndarray, stream: np.ndarray, steps_per_draw: StepsPerDraw
+        self, z: np.ndarray, stream: np.ndarray, decorrelation_steps: DecorrelationSteps
     ) -> np.ndarray | None:
         """Switch to second order if further measurements show a saving, or are uncertain.
 
@@ -125,7 +127,7 @@ class ControlVariateOrder:
 
         Parameters
         ----------
-        z, stream, steps_per_draw
+        z, stream, decorrelation_steps
             See `choose`.
 
         Returns
@@ -134,10 +136,10 @@ class ControlVariateOrder:
             Differences of pairs with second order; None if the order is not changed.
         """
         noise = self._noise
-        cost = steps_per_draw(noise.variances, noise.sd)
-        if not self._is_promising(cost, steps_per_draw, error=noise.temperature_error):
+        cost = decorrelation_steps(noise.variances, noise.sd)
+        if not self._is_promising(cost, decorrelation_steps, error=noise.temperature_error):
             return None
-        differences = self._try_second_order(z, stream, steps_per_draw, is_measured=True)
+        differences = self._try_second_order(z, stream, decorrelation_steps, is_measured=True)
         order = noise.gradient.order
         self._use(order)
         return differences if order == 2 else None
@@ -162,11 +164,11 @@ class ControlVariateOrder:
         self._noise.choose_clipping(z, stream)
 
     def _is_promising(
-        self, first_cost: float, steps_per_draw: StepsPerDraw, *, error: float = 0.0
+        self, first_cost: float, decorrelation_steps: DecorrelationSteps, *, error: float = 0.0
     ) -> bool:
         """Whether second order is not tried yet, and would save time if it removed all noise."""
         nothing = np.zeros(self._noise.size)
-        least = SETTINGS.second_order_cost * steps_per_draw(nothing, nothing)
+        least = SETTINGS.second_order_cost * decorrelation_steps(nothing, nothing)
         return (
             self._may_try_second
             and (first_cost > SETTINGS.min_saving * least or error > SETTINGS.uncertain_temperature)
@@ -177,7 +179,7 @@ class ControlVariateOrder:
         self,
         z: np.ndarray,
         stream: np.ndarray,
-        steps_per_draw: StepsPerDraw,
+        decorrelation_steps: DecorrelationSteps,
         *,
         is_measured: bool = False,
     ) -> np.ndarray:
@@ -195,8 +197,10 @@ class ControlVariateOrder:
             of_first, of_second = (variances, sd), (ratio * variances, ratio * sd)
         else:
             of_first, of_second = (self._principal_variances(each) for each in (first, second))
-        first_cost = steps_per_draw(*of_first)
-        second_cost = steps_per_draw(of_second[0], np.maximum(of_second[1], noise.measured.tail_sd))
+        first_cost = decorrelation_steps(*of_first)
+        second_cost = decorrelation_steps(
+            of_second[0], np.maximum(of_second[1], noise.measured.tail_sd)
+        )
         pays = SETTINGS.second_order_cost * second_cost < first_cost
         error, limit = noise.temperature_error, SETTINGS.uncertain_temperature
         if is_measured and ratio * error < limit < error:

@@ -80,7 +80,7 @@ class WhitenedAdaptation:
         Adaptation of the explorer, and the mass matrix.
     rule : ParameterRule
         Parameters for known gradient noise.
-    order : {"auto", 1, 2, 0}
+    control_variates : {"auto", 1, 2, 0}
         Order of the control variates.
     n_steps : int, optional
         Number of inner steps per draw; chosen by default.
@@ -107,7 +107,7 @@ class WhitenedAdaptation:
         trajectories: WhitenedTrajectories,
         rule: ParameterRule,
         *,
-        order: str | int = "auto",
+        control_variates: str | int = "auto",
         n_steps: int | None,
         cost: MinibatchCost | None,
         split: SplitChoice,
@@ -119,7 +119,8 @@ class WhitenedAdaptation:
         self._explorer, self._trajectories = explorer, trajectories
         self._coordinates: WhitenedTrajectories | SparseTrajectories = explorer.adaptation
         self._noise = NoiseMeasurement(gradient, self.product, self._next_minibatches)
-        self._order, self._control_variates = order, ControlVariateOrder(self._noise, order)
+        self._control_variates = control_variates
+        self._order_choice = ControlVariateOrder(self._noise, control_variates)
         self._points = curved_points(product)
         self._split = split
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
@@ -132,8 +133,8 @@ class WhitenedAdaptation:
         """Describe what is adapted, and what the last warm-up in this process chose."""
         adapted, specified = self._coordinates.describe_metric()
         if self.gradient.control_variates is not None:
-            names = adapted if self._order == "auto" else specified
-            names.append(f"control_variates={self._order!r}")
+            names = adapted if self._control_variates == "auto" else specified
+            names.append(f"control_variates={self._control_variates!r}")
         adapted.append("step size")
         if self._adapts_friction:
             adapted.append("friction")
@@ -151,7 +152,7 @@ class WhitenedAdaptation:
         choices = [f"step size {chosen.step_size:.2g} (posterior standard deviations)"]
         if self._n_steps is None:
             choices.append(f"n_steps={chosen.n_steps}")
-        if self.gradient.control_variates is not None and self._order == "auto":
+        if self.gradient.control_variates is not None and self._control_variates == "auto":
             order = self.gradient.order
             choices.append(f"control variates of order {order}" if order else "no control variates")
         if chosen.is_harmonic.any():
@@ -425,9 +426,9 @@ class WhitenedAdaptation:
         if not self.gradient.has_noise:
             self._bounded.choose(self._noise.variances)
             return 0
-        n_steps, order = self._bounded.decorrelation_steps, self._control_variates
-        self._use_noise(chain, order.choose(chain.z, chain.stream, n_steps))
-        differences = order.reconsider(chain.z, chain.stream, n_steps)
+        choice, decorrelation_steps = self._order_choice, self._bounded.decorrelation_steps
+        self._use_noise(chain, choice.choose(chain.z, chain.stream, decorrelation_steps))
+        differences = choice.reconsider(chain.z, chain.stream, decorrelation_steps)
         if differences is not None:
             self._use_noise(chain, differences)
         return self._noise.pop_n_grad()

@@ -245,7 +245,7 @@ def whitened_adaptation(
         HMCSampler(explored),
         trajectories,
         rule,
-        order=control_variates,
+        control_variates=control_variates,
         n_steps=n_steps,
         cost=minibatch_cost(
             estimator,
