@@ -35,8 +35,7 @@ class StationaritySettings:
     Attributes
     ----------
     check_every : int
-        Draws between two checks. A check evaluates max(2, n_steps/4) minibatch gradients, at most
-        1/16 of those of the draws from 8 inner steps on.
+        Draws between two checks.
     n_batches : int
         Batches of a chain, whose means give standard errors with 19 degrees of freedom.
     min_checks : int
@@ -61,7 +60,10 @@ class StationaritySettings:
         The same for both sample stats in the coordinates of the model, where each value needs all
         the sums.
     min_minibatches : int
-        Minibatches of a check in whitened coordinates.
+        Minimum number of minibatch gradients of a check in whitened coordinates.
+    steps_per_check_gradient : int
+        Inner steps of a draw for each of these gradients, if they are more than the minimum. From 8
+        inner steps on checks add at most 1/16 of gradients.
     steps_per_gradient : int
         Inner steps of a chain for each gradient in the coordinates of the model, which adds at most
         1/40 of gradients.
@@ -77,6 +79,7 @@ class StationaritySettings:
     refresh_every: int = 8
     refresh_every_in_model: int = 25
     min_minibatches: int = 2
+    steps_per_check_gradient: int = 4
     steps_per_gradient: int = 40
 
 

@@ -125,7 +125,7 @@ class WhitenedMonitor:
             return 0
         n_grad = 1
         if self._gradient.has_noise:
-            n_grad = max(SETTINGS.min_minibatches, n_steps // SETTINGS.check_every)
+            n_grad = max(SETTINGS.min_minibatches, n_steps // SETTINGS.steps_per_check_gradient)
         mean = self._mean_gradient(position, n_grad)
         lengths = self._gradient.metric.lengths
         self._stationarity.check(position, self._tangent(position, mean, lengths))
