@@ -22,7 +22,8 @@ class NoiseVariance:
     Attributes
     ----------
     sums : ndarray, shape (5, size)
-        Sums over points of moments of the pairs.
+        Sums over points of s̄, p, s̄², s̄ p and p², where s̄ is the mean of s over the pairs of a point
+        and p the mean of s s′ over its different pairs, zero for a single pair.
     n_points, n_pairs : int
 
     Examples
