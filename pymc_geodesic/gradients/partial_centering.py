@@ -469,7 +469,6 @@ class PartialCentering:
         self._entries = np.asarray(entries, dtype=np.int64)
         self._n = len(self._entries)
         self._is_offset = np.asarray(is_offset)
-        self._n_zero_sums = n_zero_sums
         self._scratch = np.zeros(2 * (size + 4 * self._n) + 6 * size + 1 + 2 * n_zero_sums)
         context = np.zeros(_POINTERS + 1, dtype=np.int64)
         for first, function in ((_INNER, inner), (_PRIOR, prior)):

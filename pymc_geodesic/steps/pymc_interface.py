@@ -13,7 +13,6 @@ from pymc.sampling.mcmc import assign_step_methods, sample
 from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.compound import BlockedStep, StepMethodState
 from pymc.step_methods.state import DataClassState, WithSamplingState, dataclass_state
-from pymc.step_methods.step_sizes import DualAverageAdaptation, StepSizeState
 from pymc.util import RandomGenerator, get_random_generator
 from pytensor.compile.mode import get_mode
 from pytensor.link.vm import VMLinker
@@ -22,7 +21,6 @@ from pytensor.tensor.variable import TensorVariable
 __all__ = [
     "BlockedStep",
     "DataClassState",
-    "DualAverageAdaptation",
     "Model",
     "PointType",
     "RandomGenerator",
@@ -30,7 +28,6 @@ __all__ = [
     "SamplingError",
     "StatsType",
     "StepMethodState",
-    "StepSizeState",
     "TensorVariable",
     "WarningType",
     "WithSamplingState",
