@@ -16,7 +16,7 @@ from pymc_geodesic.kernels.counts import Prior
 
 
 @dataclass(frozen=True)
-class StepSizeSettings:
+class CountStepSizeSettings:
     """Constants of the rules; step sizes are durations in units of the relaxation time.
 
     Attributes
@@ -42,7 +42,7 @@ class StepSizeSettings:
     relative_difference: float = 1e-3
 
 
-SETTINGS = StepSizeSettings()
+SETTINGS = CountStepSizeSettings()
 
 CheckConjugacy = Callable[[np.ndarray, int], int]
 """Function of values and a minibatch that returns the number of estimates; it raises ValueError for

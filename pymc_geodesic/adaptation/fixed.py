@@ -26,13 +26,13 @@ class FixedParameterSettings:
 
     Attributes
     ----------
-    runaway_temperature : float
+    overflow_temperature : float
         Kinetic temperature in the warm-up above which a draw counts as a divergence; heuristic, no
         measurement. With too large step sizes positions grow without bound, but in a density with
         normal tails they overflow only after many draws.
     """
 
-    runaway_temperature: float = 1e9
+    overflow_temperature: float = 1e9
 
 
 SETTINGS = FixedParameterSettings()
@@ -210,7 +210,7 @@ class FixedParameters(ModelCoordinateAdaptation):
         diverging: bool,
     ) -> tuple[bool, int]:
         """Undo a draw that diverged; see `LangevinAdaptation`."""
-        diverging |= abs(temperature) > SETTINGS.runaway_temperature
+        diverging |= abs(temperature) > SETTINGS.overflow_temperature
         if diverging:
             chain.restart_at(before, self.product)
         return diverging, 0

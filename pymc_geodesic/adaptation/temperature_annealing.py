@@ -293,7 +293,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
     ) -> tuple[bool, int]:
         """Halve the step size after a divergence; see `LangevinAdaptation`."""
         self._state.is_tuned = True
-        if diverging or abs(temperature) > FIXED.runaway_temperature:
+        if diverging or abs(temperature) > FIXED.overflow_temperature:
             self._measured.shrink()
             chain.restart_at(before, self.product)
             self._state.last_gradient = np.empty(0)
