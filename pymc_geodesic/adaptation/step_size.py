@@ -202,7 +202,11 @@ def step_size_by_acceptance(
     """Double or halve a step size until the acceptance rate of one leapfrog step crosses 0.5.
 
     This is used if the log-density has kinks, since between them finite differences of the gradient
-    do not show the curvature; see `InitialStepSize`.
+    do not show the curvature; see `InitialStepSize`. Each step size is tried with a new velocity.
+
+    References
+    ----------
+    Hoffman, Gelman (2014), The No-U-Turn Sampler, algorithm 4, FindReasonableEpsilon.
     """
     output = np.empty(product.size + 1)
     evaluate(estimator.logp_grad.address, x, 0, estimator.logp_grad.context, output)
