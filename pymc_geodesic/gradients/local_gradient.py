@@ -30,7 +30,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_geodesic.densities.compilation import FixedArray, compile_gradient
 from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.log_density import Density, build_density
-from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
@@ -56,8 +55,8 @@ class LocalGradient(GradientEstimator):
         Local variables, whose first axis is that of the rows of the data.
     source : ShuffledRows or RandomRows
         Minibatches of the data. All inner steps of a draw use the same one.
-    total_size : int, optional
-        N, if it is not the number of rows of the source.
+    total_size : int
+        N, the number of rows that minibatches represent; see `local_total_size`.
     n_draws, n_discarded, n_steps : int
         Number of draws to average over, of transitions to discard before them, and of leapfrog
         steps of each transition.
@@ -77,9 +76,8 @@ class LocalGradient(GradientEstimator):
     Raises
     ------
     ValueError
-        If a local variable does not have one point, or several, for each row, the log-density is
-        not a sum over rows that are independent given the global variables, or the model and the
-        step have different values of N.
+        If a local variable does not have one point, or several, for each row, or the log-density is
+        not a sum over rows that are independent given the global variables.
     """
 
     is_local = True
@@ -91,7 +89,7 @@ class LocalGradient(GradientEstimator):
         local: Sequence[ManifoldVariable],
         *,
         source: RowSource,
-        total_size: int | None,
+        total_size: int,
         n_draws: int,
         n_discarded: int,
         n_steps: int,
@@ -103,7 +101,7 @@ class LocalGradient(GradientEstimator):
         self.local = list(local)
         self.source = source
         self._compile_kwargs = dict(compile_kwargs or {})
-        self._n_draws = n_draws
+        self._n_draws, self._total_size = n_draws, total_size
         self.acceptance_rate = math.nan
         for variable in self.local:
             if variable.shape[0] != source.n_rows:
@@ -112,7 +110,6 @@ class LocalGradient(GradientEstimator):
                     f"{source.n_rows} rows. The first axis of a local variable must have the "
                     "length of the rows of the minibatch containers"
                 )
-        self._total_size = local_total_size(model, self.local, source, total_size)
         self.rows = RowConditional(
             model,
             self._variables,

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
+from pymc_geodesic.densities.row_dependence import local_total_size
 from pymc_geodesic.densities.variables import manifold_variables
 from pymc_geodesic.distributions import VonMisesFisher
 from pymc_geodesic.gradients.local_gradient import LocalGradient
@@ -51,12 +52,14 @@ def test_gradients_are_scaled_once_and_conditionals_are_not(likelihood, total_si
     n_rows, batch_size, m = 400, 50, 3.0
     y = np.random.default_rng(3).normal(0.7, np.sqrt(2.0), size=n_rows)
     model = normal_rows(y, likelihood)
+    source = ShuffledRows({"y": y}, batch_size)
+    local = manifold_variables(model, [model["z"]], by_row=True)
     estimator = LocalGradient(
         model,
         manifold_variables(model, [model["m"]]),
-        manifold_variables(model, [model["z"]], by_row=True),
-        source=ShuffledRows({"y": y}, batch_size),
-        total_size=total_size,
+        local,
+        source=source,
+        total_size=local_total_size(model, local, source, total_size),
         n_draws=40,
         n_discarded=10,
         n_steps=5,
@@ -190,7 +193,7 @@ def conjugate():
         manifold_variables(model, [m]),
         local,
         source=ShuffledRows(arrays, BATCH),
-        total_size=None,
+        total_size=N_ROWS,
         n_draws=1,
         n_discarded=30,
         n_steps=8,

@@ -59,7 +59,7 @@ def make_estimator(hierarchy, batch_size=BATCH, **kwargs):
         manifold_variables(model, [model["m"]]),
         manifold_variables(model, [model["z"]], by_row=True),
         source=ShuffledRows({"y": y}, batch_size),
-        total_size=None,
+        total_size=N_ROWS,
         **({"n_draws": 20, "n_discarded": 10, "n_steps": 5} | kwargs),
     )
 
@@ -240,7 +240,7 @@ def test_lengths_determined_by_data_are_not_numbers_of_rows(batch_size):
             manifold_variables(model, [weights]),
             manifold_variables(model, [z], by_row=True),
             source=ShuffledRows({"y": y}, batch_size),
-            total_size=None,
+            total_size=60,
             n_draws=2,
             n_discarded=3,
             n_steps=4,
@@ -278,7 +278,7 @@ def test_topic_gradient_uses_the_documents_twice():
         manifold_variables(model, [model["beta"]]),
         manifold_variables(model, [model["theta"]], by_row=True),
         source=ShuffledRows({"V": V}, 20),
-        total_size=None,
+        total_size=40,
         n_draws=6,
         n_discarded=3,
         n_steps=4,
