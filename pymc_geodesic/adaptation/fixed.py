@@ -188,7 +188,7 @@ class FixedParameters(ModelCoordinateAdaptation):
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Return the parameters; see `LangevinAdaptation`."""
-        minibatches, n_grad = self._estimator.prepare(
+        minibatches, n_grad = self._estimator.begin_draw(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
         step_size = self._user.step_size_of(chain.n, self._estimator.total_size)

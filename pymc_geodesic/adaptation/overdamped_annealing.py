@@ -188,7 +188,7 @@ class OverdampedAnnealing(ModelCoordinateAdaptation):
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Measure curvature, and compute the step size; see `LangevinAdaptation`."""
-        minibatches, n_grad = self._estimator.prepare(
+        minibatches, n_grad = self._estimator.begin_draw(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
         self._has_compared = False

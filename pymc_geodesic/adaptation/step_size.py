@@ -134,7 +134,7 @@ class StepSizeAdaptation:
 
     def propose(self, z: np.ndarray, stream: np.ndarray, *, tune: bool) -> tuple[Leapfrog, int]:
         """Choose the step size; see `TrajectoryAdaptation`."""
-        _, n_grad = self._estimator.prepare(z, 1, stream, tune=tune)
+        _, n_grad = self._estimator.begin_draw(z, 1, stream, tune=tune)
         step_size = self._user_specified
         if step_size is None:
             if not self._has_initial:

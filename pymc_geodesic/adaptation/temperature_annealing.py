@@ -222,7 +222,7 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Measure curvature and compute the parameters; see `LangevinAdaptation`."""
-        minibatches, n_grad = self._estimator.prepare(
+        minibatches, n_grad = self._estimator.begin_draw(
             chain.z, self._n_steps, chain.stream, tune=tune
         )
         noise = self._known_noise.at(chain.z, int(minibatches[0]))

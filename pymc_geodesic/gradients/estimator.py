@@ -117,7 +117,7 @@ class GradientEstimator(Estimator):
     def depends_on_others(self) -> bool:
         """Whether the log-density depends on variables that other steps sample."""
 
-    def prepare(
+    def begin_draw(
         self, position: np.ndarray, n_steps: int, stream: np.ndarray, *, tune: bool
     ) -> tuple[np.ndarray, int]:
         """Prepare `logp_grad` for the inner steps of a draw.

@@ -256,10 +256,10 @@ class LocalGradient(GradientEstimator):
         """Return zeros: all inner steps of a draw use the same minibatch."""
         return np.zeros(n, dtype=np.int64)
 
-    def prepare(
+    def begin_draw(
         self, position: np.ndarray, n_steps: int, stream: np.ndarray, *, tune: bool
     ) -> tuple[np.ndarray, int]:
-        """Draw the local variables of the next minibatch; see `GradientEstimator.prepare`."""
+        """Draw the local variables of the next minibatch; see `GradientEstimator.begin_draw`."""
         self.next_minibatch()
         coordinates = [position[self._slices[v.name]].reshape(v.shape) for v in self._variables]
         adaptation = self._adaptation

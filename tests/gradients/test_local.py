@@ -247,7 +247,7 @@ def test_lengths_determined_by_data_are_not_numbers_of_rows(batch_size):
             compile_kwargs=INTERPRETED,
         )
         estimator.read_local(model.initial_point(random_seed=1))
-        estimator.prepare(W.ravel(), 1, new_stream(np.random.default_rng(1)), tune=True)
+        estimator.begin_draw(W.ravel(), 1, new_stream(np.random.default_rng(1)), tune=True)
         gradient = np.empty(W.size)
         evaluate(estimator.logp_grad.address, W.ravel(), 0, estimator.logp_grad.context, gradient)
         estimator.logp_grad.raise_error()

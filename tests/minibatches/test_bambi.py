@@ -57,7 +57,7 @@ def test_gradient_over_all_minibatches_is_that_of_the_model(name):
     estimator = step.estimator
     estimator.reset(0)
     position = RNG.normal(size=step.product.size)
-    minibatches, _ = estimator.prepare(position, N // n, np.zeros(2, np.uint64), tune=False)
+    minibatches, _ = estimator.begin_draw(position, N // n, np.zeros(2, np.uint64), tune=False)
     mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     values = dict(step.packing.unpack(position))
     exact = model.compile_dlogp([model[each.name] for each in step.variables])(

@@ -115,7 +115,7 @@ def assert_gradient_is_exact(model):
     point = {k: v + 0.1 * rng.normal(size=np.shape(v)) for k, v in model.initial_point().items()}
     position = step.packing.pack(point)
     estimator.reset(0)
-    minibatches, _ = estimator.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
+    minibatches, _ = estimator.begin_draw(position, N // 50, np.zeros(2, np.uint64), tune=False)
     mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     variables = [model[variable.name] for variable in step.variables]
     np.testing.assert_allclose(mean, model.compile_dlogp(variables)(point), rtol=1e-8)

@@ -63,7 +63,7 @@ def assert_gradients_are_those_of_all_rows(step, expected_model):
     estimator = step.estimator
     position = np.random.default_rng(1).normal(size=step.product.size)
     estimator.reset(0)
-    minibatches, _ = estimator.prepare(position, N // 50, np.zeros(2, np.uint64), tune=False)
+    minibatches, _ = estimator.begin_draw(position, N // 50, np.zeros(2, np.uint64), tune=False)
     mean = np.mean([estimator.gradient_at(position, int(each)) for each in minibatches], axis=0)
     point = expected_model.initial_point() | dict(step.packing.unpack(position))
     exact = expected_model.compile_dlogp([expected_model[v.name] for v in step.variables])(point)
