@@ -152,6 +152,9 @@ class GeodesicStep(BlockedStep):
     - `step`, once for each draw;
     - ``stop_tuning`` of PyMC's base after the warm-up, which sets ``tune`` to False.
 
+    PyMC's ``__new__`` reads the argument ``blocked`` of subclasses: with ``blocked=False`` it
+    constructs one step for each variable.
+
     Parameters
     ----------
     vars, model, rng, compile_kwargs
@@ -173,6 +176,15 @@ class GeodesicStep(BlockedStep):
 
     Attributes
     ----------
+    model : pymc.Model
+        The user's model, or a copy without named axes, with the rows of minibatches in data
+        containers and with effects in centered form. `variables` belong to it.
+    vars : list of TensorVariable
+        Value variables of the user's model that the step samples.
+    streamed : tuple of str
+        Names of the data whose rows come from ``batches=`` and not from the model.
+    manifold_names : list of str
+        Manifold of each variable, a field of the state.
     variables, local : list of ManifoldVariable
         Variables that the sampler moves, Euclidean ones first, and variables of the rows.
     product : Product
@@ -234,9 +246,8 @@ class GeodesicStep(BlockedStep):
     ) -> None:
         check_compile_kwargs(compile_kwargs)
         name = type(self).__name__
-        self._user_model = modelcontext(model)
+        self._user_model = modelcontext(model)  # that of `pymc.sample`
         check_no_masked_data(self._user_model)
-        # copy of the model without named axes, with constant data in containers
         self.model, self.minibatches, self.rows = rows_as_containers(
             without_named_axes(self._user_model), minibatches, has_local=local is not None
         )
@@ -271,7 +282,8 @@ class GeodesicStep(BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
-        self._uncentered_model = self.model  # with the variables of the points of `pymc.sample`
+        # with the variables of the points of `pymc.sample`, before effects are centered
+        self._uncentered_model = self.model
         self.centered: list[str] = []
         draws_rows = draws_minibatches(self.model)
         if centers_effects and self.samples_all and (self.minibatches.names or draws_rows):
