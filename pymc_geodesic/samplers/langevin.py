@@ -114,7 +114,7 @@ class LangevinSampler:
         self.dynamics.initialize(self.adaptation.product)
         self._chain = LangevinChain(self.dynamics, np.empty(0), stream)
         self.parameters: LangevinParameters | None = None
-        self._n_excursions = np.zeros(2, dtype=np.int64)  # all, and the last in succession
+        self._n_excursions = self._n_successive_excursions = 0
         if self.monitor is not None:
             self.monitor.initialize(n_draws)
 
@@ -220,12 +220,13 @@ class LangevinSampler:
         Draws of the posterior practically never have a kinetic temperature above `max_temperature`.
         In a funnel such a draw can move a scale by many posterior standard deviations.
         """
-        dim, n_excursions = self.adaptation.product.dim, self._n_excursions
-        bound = max_temperature(dim, int(n_excursions[1]), tune=False)
+        dim = self.adaptation.product.dim
+        bound = max_temperature(dim, self._n_successive_excursions, tune=False)
         if not (self.dynamics.has_momentum and abs(temperature) > bound):
-            n_excursions[1] = 0
+            self._n_successive_excursions = 0
             return False
-        n_excursions += 1
+        self._n_excursions += 1
+        self._n_successive_excursions += 1
         self._chain.restart_at(before, self.adaptation.product)
         return True
 
@@ -259,10 +260,10 @@ class LangevinSampler:
         names : list of str
             Name of each coordinate.
         """
-        if self._n_excursions[0]:
+        if self._n_excursions:
             return Diagnosis(
                 quantity="number of draws that left the posterior",
-                value=int(self._n_excursions[0]),
+                value=self._n_excursions,
                 expected=0,
                 consequence=(
                     "each was replaced by the draw before it, and the posterior that other draws "
@@ -285,7 +286,7 @@ class LangevinSampler:
             "z": self._chain.z.copy(),
             "stream": self._chain.stream.copy(),
             "n": self._chain.n,
-            "n_excursions": self._n_excursions.copy(),
+            "n_excursions": np.array([self._n_excursions, self._n_successive_excursions]),
             "dynamics": self.dynamics.state,
             "adaptation": self.adaptation.state,
             "monitor": {} if self.monitor is None else self.monitor.state,
@@ -295,7 +296,7 @@ class LangevinSampler:
     def state(self, state: dict[str, Any]) -> None:
         self._chain.z, self._chain.n = state["z"].copy(), state["n"]
         self._chain.stream = state["stream"].copy()
-        self._n_excursions = state["n_excursions"].copy()
+        self._n_excursions, self._n_successive_excursions = state["n_excursions"].tolist()
         self.dynamics.state, self.adaptation.state = state["dynamics"], state["adaptation"]
         if self.monitor is not None and state["monitor"]:
             self.monitor.state = state["monitor"]
