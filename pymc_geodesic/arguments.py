@@ -460,8 +460,8 @@ def checked_metric(metric: Any, names: Sequence[str] = METRICS) -> str | None:
     """
     if metric is None or (isinstance(metric, str) and metric in names):
         return metric
-    listed = ", ".join(f'"{name}"' for name in names)
-    raise ValueError(f"metric={metric!r} is unknown. Choose {listed} or None")
+    choices = ", ".join(f'"{name}"' for name in names)
+    raise ValueError(f"metric={metric!r} is unknown. Choose {choices} or None")
 
 
 def checked_metric_or_covariance(

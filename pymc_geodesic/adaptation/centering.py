@@ -98,13 +98,13 @@ def _moved(product: Product, metric: Metric, x: np.ndarray, step: np.ndarray) ->
 
 
 def _mean_gradient(
-    gradient: AdaptedGradient, product: Product, x: np.ndarray, spread: np.ndarray | None
+    gradient: AdaptedGradient, product: Product, x: np.ndarray, displacement: np.ndarray | None
 ) -> np.ndarray:
-    """Gradient over all rows at a position, or its mean over the two points of a spread."""
-    if spread is None:
+    """Gradient over all rows at a position, or its mean over two points at ± a displacement."""
+    if displacement is None:
         return gradient.gradient_of_all_rows(x)
     step = np.zeros(product.size)
-    step[: spread.size] = spread
+    step[: displacement.size] = displacement
     points = [_moved(product, gradient.metric, x, sign * step) for sign in (-1.0, 1.0)]
     first, second = (gradient.gradient_of_all_rows(point) for point in points)
     return 0.5 * (first + second)
@@ -115,7 +115,7 @@ def find_center(
     product: Product,
     x: np.ndarray,
     max_passes: int = SETTINGS.max_passes,
-    spread: np.ndarray | None = None,
+    displacement: np.ndarray | None = None,
 ) -> CenteringPoint:
     """Find a point where the gradient over all rows is small, in a few Newton steps.
 
@@ -133,7 +133,7 @@ def find_center(
     max_passes : int
         With 1 the result is ``x`` if the gradient is finite: the mean of draws is a better center
         than the mode, which may be far from the draws in hierarchical models.
-    spread : ndarray, shape (d,), optional
+    displacement : ndarray, shape (d,), optional
         Displacement of the whitened coordinates, with components of size 1. The point is then one
         where the mean gradient of the two points at this distance is small, as an estimate of the
         mean over the posterior. The gradient with respect to a scale depends on the squares of its
@@ -148,7 +148,7 @@ def find_center(
     n_passes = 0
     while n_passes < max_passes:
         n_passes += 1
-        total = _mean_gradient(gradient, product, position, spread)
+        total = _mean_gradient(gradient, product, position, displacement)
         here = whitened_gradient(product, metric, position, total)
         with np.errstate(over="ignore"):
             mean_square = float(here @ here) / product.dim
@@ -166,7 +166,7 @@ def find_center(
         assert best.position is not None
         before, step = at_best, at_best / curvature
         position = _moved(product, metric, best.position, step)
-    if spread is None or best.position is None:
+    if displacement is None or best.position is None:
         return best._replace(n_passes=n_passes)
     total = gradient.gradient_of_all_rows(best.position)
     if not np.isfinite(total).all():

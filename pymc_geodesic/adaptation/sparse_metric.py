@@ -146,14 +146,14 @@ class SparseMetric:
         size, others = self._effects.size, self._effects.others
         information = np.zeros((len(others), len(others)))
         is_scale = np.zeros(size, dtype=bool)
-        place = {coordinate: k for k, coordinate in enumerate(self._entries)}
+        entry_of = {coordinate: k for k, coordinate in enumerate(self._entries)}
         shrinkages = []
         for group in self._groups:
             shrinkage = np.maximum(1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0)
             shrinkages.append(shrinkage)
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
-            coefficients[[place[c] for c in group.coordinates]] = amounts / amounts.sum()
+            coefficients[[entry_of[c] for c in group.coordinates]] = amounts / amounts.sum()
             slope = np.nan_to_num(self.centering.slopes(x, coefficients)[others])
             information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
             is_scale[others] |= slope != 0.0

@@ -327,11 +327,12 @@ class WhitenedAdaptation:
             return 0
         x = self.to_position(chain.z)
         windows, d = self._trajectories.windows, self.gradient.n_euclidean
+        displacement = None
         if len(windows) > 2:
             x[:d] = windows.mean[:d]
-        sizes = [part.stop - part.start for part in self._model_product.slices.values()]
-        spread = np.sign(chain.z[:d]) if len(windows) > 2 and has_shared_scales(sizes) else None
-        n_passes = self._center_near(chain, x, spread=spread)
+            sizes = [part.stop - part.start for part in self._model_product.slices.values()]
+            displacement = np.sign(chain.z[:d]) if has_shared_scales(sizes) else None
+        n_passes = self._center_near(chain, x, displacement=displacement)
         chain.refresh(self.product)  # tangent at the centering point
         return n_passes
 
@@ -340,14 +341,14 @@ class WhitenedAdaptation:
         chain: LangevinChain,
         x: np.ndarray,
         max_passes: int = CENTERING.max_passes,
-        spread: np.ndarray | None = None,
+        displacement: np.ndarray | None = None,
     ) -> int:
         """Move chain and metric to a centering point near x, and return the number of passes.
 
         A pass over all rows counts as one gradient evaluation; see `find_center`.
         """
         center, total, n_passes = find_center(
-            self.gradient, self._model_product, x, max_passes, spread
+            self.gradient, self._model_product, x, max_passes, displacement
         )
         if center is not None and total is not None:
             self.gradient.center_at(center, total)

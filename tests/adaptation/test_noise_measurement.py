@@ -106,7 +106,7 @@ def test_center_of_a_hierarchy_is_near_the_mean_not_the_mode():
     gradient.set_metric(Metric(np.zeros(n + 1), factor))
     start = np.append(0.2, 0.6 * observed)
     signs = np.sign(np.random.default_rng(2).normal(size=n + 1))
-    center = find_center(gradient, product, start, spread=signs)
+    center = find_center(gradient, product, start, displacement=signs)
     assert abs(center.position[0]) < 2.5 * factor[0]
     assert find_center(gradient, product, start).position[0] < -3.0 * factor[0]
     np.testing.assert_allclose(center.gradient, gradient.gradient_of_all_rows(center.position))
