@@ -148,10 +148,8 @@ class TemperatureAnnealing(ModelCoordinateAdaptation):
         self._user, self._known_noise, self._n_steps = parameters, known_noise, n_steps
         self._noise_is_known = noise_is_known
         self._max_annealed_thermostat = max_annealed_thermostat
-        self._fixed_initial_temperature, self.ineligibility = (
-            fixed_initial_temperature,
-            ineligibility,
-        )
+        self._fixed_initial_temperature = fixed_initial_temperature
+        self.ineligibility = ineligibility
         self.is_constant = parameters.is_constant
         self._slices = list(product.slices.values())
         self._widths = [part.stop - part.start for part in self._slices]

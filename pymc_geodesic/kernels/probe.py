@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.integrators import refresh_velocity
+from pymc_geodesic.integrators import block_slice, refresh_velocity
 from pymc_geodesic.manifolds.product import Space
 from pymc_geodesic.manifolds.product_flows import geodesic, project
 from pymc_geodesic.runtime.gradient_functions import Callback, evaluate
@@ -52,9 +52,9 @@ def measure_noise(
         difference[i] = gradient[i] - previous[i]
     project(blocks, x, difference)
     for block in range(blocks.shape[0]):
-        start = blocks[block, 1]
+        own = block_slice(blocks, block)
         total = 0.0
-        for i in range(start, start + blocks[block, 2] * blocks[block, 3]):
+        for i in range(own.start, own.stop):
             total += difference[i] * difference[i]
         noise[block] = 0.5 * total / space.dims[block]
 
