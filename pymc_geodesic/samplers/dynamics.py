@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
@@ -71,22 +72,42 @@ class Dynamics(DynamicsState, Protocol):
         """
 
 
-class GeodesicLangevin:
+class MomentumDynamics(ABC):
+    """Abstract base class of dynamics with a momentum.
+
+    Attributes
+    ----------
+    v : ndarray, shape (size,)
+        Velocity; empty before `refresh`.
+    """
+
+    has_momentum = True
+    squares = np.empty(0)
+    v: np.ndarray
+
+    @abstractmethod
+    def initialize(self, product: Product) -> None:
+        """Begin a chain; see `Dynamics`."""
+
+    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
+        """Draw v ~ N(0, I) on the tangent space at z."""
+        self.v = np.empty_like(z)
+        refresh_velocity(product.blocks, z, self.v, stream)
+
+    def rotate(self, rotation: np.ndarray) -> None:
+        """Rotate velocities; see `Dynamics`."""
+        self.v = rotate_euclidean(self.v, rotation)
+
+
+class GeodesicLangevin(MomentumDynamics):
     """Underdamped Langevin dynamics, `pymc_geodesic.kernels.sggmc`.
 
     Parameters
     ----------
     splitting : {EXACT, PAPER}
-
-    Attributes
-    ----------
-    v : ndarray, shape (size,)
-        Velocity.
     """
 
-    has_momentum = True
     thermostat = None
-    squares = np.empty(0)
 
     def __init__(self, splitting: int = EXACT) -> None:
         self._splitting = splitting
@@ -96,14 +117,6 @@ class GeodesicLangevin:
         """Begin a chain; see `Dynamics`."""
         self.v = np.empty(0)
         self._scratch = allocate_scratch(product.size)
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw velocities; see `Dynamics`."""
-        self.v = draw_velocity(product, z, stream)
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Rotate velocities; see `Dynamics`."""
-        self.v = rotate_euclidean(self.v, rotation)
 
     def run(
         self,
@@ -140,7 +153,7 @@ class GeodesicLangevin:
         self.v = state["v"].copy()
 
 
-class GeodesicNoseHoover:
+class GeodesicNoseHoover(MomentumDynamics):
     """Underdamped Langevin dynamics with thermostats, `pymc_geodesic.kernels.gsgnht`.
 
     Parameters
@@ -151,14 +164,9 @@ class GeodesicNoseHoover:
 
     Attributes
     ----------
-    v : ndarray, shape (size,)
-        Velocity.
     curvature_sums : ndarray, shape (n_blocks, 2)
         See `pymc_geodesic.kernels.gsgnht`.
     """
-
-    has_momentum = True
-    squares = np.empty(0)
 
     def __init__(self, splitting: int = EXACT, inertia: float | None = None) -> None:
         self._splitting, self._thermostats = splitting, Thermostats(inertia)
@@ -175,14 +183,6 @@ class GeodesicNoseHoover:
         self._thermostats.initialize(product)
         self.curvature_sums = np.zeros((len(product.dims), 2))
         self._scratch = allocate_scratch(product.size)
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw velocities; see `Dynamics`."""
-        self.v = draw_velocity(product, z, stream)
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Rotate velocities; see `Dynamics`."""
-        self.v = rotate_euclidean(self.v, rotation)
 
     def run(
         self,
@@ -225,22 +225,14 @@ class GeodesicNoseHoover:
         self._thermostats.state = state
 
 
-class EulerNoseHoover:
+class EulerNoseHoover(MomentumDynamics):
     """Euler's method for thermostats on Euclidean coordinates, `pymc_geodesic.kernels.ssgnht`.
 
     Parameters
     ----------
     inertia : float, optional
         Q, a time squared; (1 + 20/m)/A² by default.
-
-    Attributes
-    ----------
-    v : ndarray, shape (size,)
-        Velocity.
     """
-
-    has_momentum = True
-    squares = np.empty(0)
 
     def __init__(self, inertia: float | None = None) -> None:
         self._thermostats = Thermostats(inertia)
@@ -256,14 +248,6 @@ class EulerNoseHoover:
         self.v = np.empty(0)
         self._thermostats.initialize(product)
         self._scratch = allocate_scratch(product.size)
-
-    def refresh(self, product: Product, z: np.ndarray, stream: np.ndarray) -> None:
-        """Draw velocities; see `Dynamics`."""
-        self.v = draw_velocity(product, z, stream)
-
-    def rotate(self, rotation: np.ndarray) -> None:
-        """Rotate velocities; see `Dynamics`."""
-        self.v = rotate_euclidean(self.v, rotation)
 
     def run(
         self,
@@ -459,13 +443,6 @@ def fill_blocks(temperature: float, product: Product) -> np.ndarray:
 def allocate_scratch(size: int) -> Scratch:
     """Allocate the working memory of kernels for a number of coordinates."""
     return Scratch(np.empty(size + 1), np.empty(size))
-
-
-def draw_velocity(product: Product, z: np.ndarray, stream: np.ndarray) -> np.ndarray:
-    """Draw v ~ N(0, I) on the tangent space at z."""
-    v = np.empty_like(z)
-    refresh_velocity(product.blocks, z, v, stream)
-    return v
 
 
 def rotate_euclidean(vector: np.ndarray, rotation: np.ndarray) -> np.ndarray:
