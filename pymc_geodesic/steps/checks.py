@@ -10,6 +10,7 @@ import math
 import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import is_
 from pathlib import Path
 from typing import Any, Protocol
@@ -412,6 +413,22 @@ class _Step(Protocol):
     streamed: tuple[str, ...]
 
 
+@dataclass
+class _ModelSteps:
+    """Step methods of a model.
+
+    Attributes
+    ----------
+    steps : list of weak references to step methods
+        Those that are set up for the last chain.
+    has_begun : bool
+        Whether one of them has begun its first draw.
+    """
+
+    steps: list[ref[_Step]] = field(default_factory=list)
+    has_begun: bool = False
+
+
 class StepsOfChain:
     """Step methods of this package that are set up for the same chain.
 
@@ -420,16 +437,14 @@ class StepsOfChain:
     """
 
     def __init__(self) -> None:
-        self._steps: WeakKeyDictionary[Model, list[ref[_Step]]] = WeakKeyDictionary()
-        self._has_begun: WeakKeyDictionary[Model, bool] = WeakKeyDictionary()
+        self._by_model: WeakKeyDictionary[Model, _ModelSteps] = WeakKeyDictionary()
 
     def add(self, model: Model, step: _Step) -> None:
         """Register a step that is set up for a chain."""
-        steps = self._steps.setdefault(model, [])
-        if self._has_begun.get(model, True) or any(each() is step for each in steps):
-            steps.clear()
-        self._has_begun[model] = False
-        steps.append(ref(step))
+        own = self._by_model.setdefault(model, _ModelSteps())
+        if own.has_begun or any(each() is step for each in own.steps):
+            own.steps, own.has_begun = [], False
+        own.steps.append(ref(step))
 
     def check(self, model: Model, step: _Step) -> None:
         """Check at the first draw that no other step samples from the density of partial data.
@@ -440,8 +455,9 @@ class StepsOfChain:
             If another step samples a variable of a model with a `pymc.Minibatch`, or a variable
             that depends on streamed data, of which the model contains one block only.
         """
-        self._has_begun[model] = True
-        found = [each() for each in self._steps.get(model, [])]
+        own = self._by_model.setdefault(model, _ModelSteps())
+        own.has_begun = True
+        found = [each() for each in own.steps]
         steps = [step, *(each for each in found if each is not None)]
         if step.streamed:
             check_streams(step.model, step, steps)
