@@ -1,5 +1,7 @@
 """Curvature by power iteration, and gradient noise from differences."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numba import njit, types
@@ -40,6 +42,12 @@ def noisy_log_density(position, argument, context, output):
     output[:3] += 2.0 * noise[:3]
     output[3:] += 5.0 * noise[3:]
     return value
+
+
+@njit
+def followed_by_value(position, argument, context, output):
+    output[11] = log_density(position, argument, context, output[:11])
+    return 0.0
 
 
 def run_probe(function, x, direction, previous, noise, context):
@@ -107,3 +115,20 @@ def test_not_finite_gradient_is_reported(pole):
         log_density, pole, np.ones(11), np.empty(0), np.zeros(2), np.zeros(1, dtype=np.int64)
     )
     assert np.isnan(curvature)
+
+
+@pytest.mark.parametrize(("n_values", "n_overwritten"), [(0, 2), (1, 0)])
+def test_value_after_the_gradient_has_room(pole, monkeypatch, n_values, n_overwritten):
+    """Each array of `probe` ends with a canary element, which the value overwrites without room."""
+    arrays = []
+
+    def empty(size):
+        arrays.append(np.full(size + 1, -1.0))
+        return arrays[-1][:size]
+
+    monkeypatch.setitem(probe.py_func.__globals__, "np", SimpleNamespace(empty=empty))
+    monkeypatch.setitem(probe.py_func.__globals__, "inner", np.dot)  # Python cannot call parts
+    logp_grad = native_function(followed_by_value, 11, 12, n_context=1)
+    line = Line(pole, np.ones(11), 1e-5)
+    probe.py_func(called(logp_grad), 0, SPACE.space, line, np.empty(0), np.zeros(2), n_values)
+    assert sum(array[-1] != -1.0 for array in arrays) == n_overwritten
