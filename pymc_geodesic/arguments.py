@@ -320,20 +320,13 @@ def check_containers(names: Any) -> None:
         raise ValueError(f"{hint}, got no name. Omit minibatch= to use all rows")
 
 
-def check_count(name: str, value: Any, *, optional: bool = True) -> None:
-    """Validate a positive integer.
-
-    Parameters
-    ----------
-    name : str
-    value : object
-    optional : bool
-        Whether None is valid.
+def check_count(name: str, value: Any) -> None:
+    """Validate an optional positive integer.
 
     Raises
     ------
     ValueError
-        If the value is not an integer of at least 1.
+        If the value is neither None nor an integer of at least 1.
 
     Examples
     --------
@@ -343,7 +336,7 @@ def check_count(name: str, value: Any, *, optional: bool = True) -> None:
     Traceback (most recent call last):
     ValueError: n_steps must be a positive integer, got 2.5
     """
-    if value is None and optional:
+    if value is None:
         return
     if not _is_number(value) or not 1 <= value < math.inf or int(value) != value:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")

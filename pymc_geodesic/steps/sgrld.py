@@ -7,21 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pymc_geodesic.adaptation.count_control_variates import CountDrift
-from pymc_geodesic.adaptation.count_noise import CountNoiseAdaptation
-from pymc_geodesic.adaptation.count_step_size import EulerStepSize
-from pymc_geodesic.arguments import check_count, check_integers, check_positive, plain_number
+from pymc_geodesic.arguments import check_integers, check_positive
 from pymc_geodesic.counts.count_estimator import CountEstimator
-from pymc_geodesic.counts.gradient_counts import GradientCountEstimator, likelihood_density
-from pymc_geodesic.counts.layout import CountLayout, layout_table
-from pymc_geodesic.counts.model_checks import LikelihoodChecks
-from pymc_geodesic.counts.priors import ConjugatePriors, variables_of_families
-from pymc_geodesic.counts.topic_counts import TopicCountEstimator
-from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, minibatch_source
-from pymc_geodesic.monitoring.variance_inflation import InflationMonitor
-from pymc_geodesic.samplers.cir import CIRSampler, EulerSteps, InnerSteps, TopicSteps
+from pymc_geodesic.counts.priors import variables_of_families
+from pymc_geodesic.minibatches.from_arguments import MinibatchArguments
+from pymc_geodesic.samplers.cir import CIRSampler
 from pymc_geodesic.schedules import Schedule
-from pymc_geodesic.steps.packing import LogPacking
+from pymc_geodesic.steps.count_composition import COUNT_PROGRESS, compose_count_sampler
 from pymc_geodesic.steps.pymc_interface import (
     Model,
     RandomGenerator,
@@ -159,10 +151,7 @@ class SGRLD(GeodesicStep):
         "n_grad": (np.int64, []),
         "warning": (SamplerWarning, None),
     }
-    _progress_stats = (
-        ("step_size", ".1e", "Step size"),
-        ("variance_inflation", ".3f", "Inflation"),
-    )
+    _progress_stats = COUNT_PROGRESS
     estimator: CountEstimator
     sampler: CIRSampler
 
@@ -186,8 +175,9 @@ class SGRLD(GeodesicStep):
         blocked: bool = True,
     ) -> None:
         check_positive("step_size", step_size)
-        check_count("n_steps", n_steps, optional=False)
-        check_integers(local_draws=(local_draws, 1), local_tune=(local_tune, 0))
+        check_integers(
+            n_steps=(n_steps, 1), local_draws=(local_draws, 1), local_tune=(local_tune, 0)
+        )
         if local is None:
             check_defaults(
                 type(self), "without local=", local_draws=local_draws, local_tune=local_tune
@@ -199,9 +189,8 @@ class SGRLD(GeodesicStep):
             total_size=total_size,
             minibatch_order=minibatch_order,
         )
-        name = type(self).__name__
         sampled, manifolds = variables_of_families(
-            name, model, vars, local, families=("Dirichlet", "Gamma")
+            type(self).__name__, model, vars, local, families=("Dirichlet", "Gamma")
         )
         super().__init__(
             sampled,
@@ -213,43 +202,12 @@ class SGRLD(GeodesicStep):
             rng=rng,
             compile_kwargs=compile_kwargs,
         )
-        self.packing = LogPacking(self.model, self.variables, self.product)
-        layout = CountLayout(layout_table(self.variables))
-        if self.local:
-            self.estimator = topics = TopicCountEstimator(
-                self.model,
-                self.variables,
-                self.local,
-                minibatches=self.minibatches,
-                n_kept=local_draws,
-                n_discarded=local_tune,
-            )
-        else:
-            source = minibatch_source(self.model, self.minibatches)
-            density = likelihood_density(
-                self.model, self.variables, source, self.minibatches.total_size
-            )
-            self.estimator = counts = GradientCountEstimator(density, compile_kwargs=compile_kwargs)
-        priors = ConjugatePriors(self.model, self.variables, self.estimator.source.names)
-        checks = LikelihoodChecks(
-            name, self.model, self.variables, self.estimator, layout, allows_negative=True
+        compose_count_sampler(
+            self,
+            is_exact=False,  # runs kernels/sgrld.py
+            step_size=step_size,
+            n_steps=n_steps,
+            local_draws=local_draws,
+            local_tune=local_tune,
+            compile_kwargs=compile_kwargs,
         )
-        depends = checks.dependence()
-        drift = CountDrift(self.estimator, layout, allows_negative=True)
-        self.adaptation = CountNoiseAdaptation(
-            drift,
-            EulerStepSize(drift),
-            step_size=plain_number(step_size),
-            counts_depend=depends.counts,
-            sums_depend=layout.by_coordinate(depends.sums),
-        )
-        inner_steps: InnerSteps
-        if self.local:
-            inner_steps = TopicSteps(topics, layout, is_exact=False)
-        else:
-            inner_steps = EulerSteps(counts.logp_grad, layout)
-        self.sampler = CIRSampler(
-            inner_steps, self.estimator, priors, layout, self.adaptation, n_steps=int(n_steps)
-        )
-        inflation = InflationMonitor()
-        self.monitors, self.diagnose_functions = [inflation], [inflation.diagnosis]

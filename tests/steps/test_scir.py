@@ -414,7 +414,7 @@ def test_an_undefined_gradient_is_retried_in_tuning_and_raises_later(step_class)
     ("arguments", "message"),
     [
         ({"step_size": -1.0}, "step_size must be positive"),
-        ({"n_steps": 0}, "n_steps must be a positive integer"),
+        ({"n_steps": 0}, "n_steps must be an integer of at least 1, got 0"),
         ({"minibatch": ["x"], "batch_size": 10}, "'x'"),
     ],
 )
