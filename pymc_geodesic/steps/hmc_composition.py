@@ -171,14 +171,15 @@ def trajectory_monitors(
         remedy = f"Take more draws, or use manifolds={{{names}}}, which whitens frames."
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables), remedy=remedy)
     monitors: list[DrawMonitor] = [acceptance, size]
+    # causes before consequences, because only the first diagnosis is reported
     diagnose_functions: list[Diagnose] = [
         acceptance.diagnosis,
         lambda _: funnel_diagnosis(step, sampler.adaptation.funnel()),
-        size.diagnosis,
     ]
     if not isinstance(sampler.adaptation, SparseTrajectories):
         scales = effect_scale_monitor(step)
         if scales is not None:
             monitors.append(scales)
-            diagnose_functions.insert(2, scales.diagnosis)
+            diagnose_functions.append(scales.diagnosis)
+    diagnose_functions.append(size.diagnosis)
     return monitors, diagnose_functions

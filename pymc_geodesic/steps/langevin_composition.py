@@ -373,19 +373,22 @@ def langevin_monitors(
     adaptation = sampler.adaptation
     size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
-    diagnose_functions: list[Diagnose] = [] if temperature is None else [temperature.diagnosis]
     is_sparse = isinstance(adaptation, WhitenedAdaptation) and adaptation.has_sparse_metric
     scales = None if is_sparse else effect_scale_monitor(step)
+    # causes before consequences, because only the first diagnosis is reported
+    causes: list[Diagnose] = []
     if scales is not None:
         monitors.append(scales)
-        diagnose_functions.insert(0, scales.diagnosis)
+        causes.append(scales.diagnosis)
+    if temperature is not None:
+        causes.append(temperature.diagnosis)
     if not adaptation.whitens:
-        return monitors, [*diagnose_functions, size.diagnosis, sampler.diagnosis]
+        return monitors, [*causes, size.diagnosis, sampler.diagnosis]
 
     def funnel(names: Sequence[str]) -> Diagnosis | None:
         return funnel_diagnosis(step, adaptation.funnel())
 
-    return monitors, [funnel, *diagnose_functions, sampler.diagnosis, size.diagnosis]
+    return monitors, [funnel, *causes, sampler.diagnosis, size.diagnosis]
 
 
 def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> None:
