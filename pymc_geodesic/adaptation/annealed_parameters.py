@@ -39,6 +39,13 @@ class AnnealingSettings:
     near_bias : float
         Upper bound on the initial bias of a chain that starts in the posterior, so that it does not
         leave its mode.
+    final_bias : float
+        Allowed bias at the end of the warm-up.
+    final_bias_with_thermostats : float
+        The same with thermostats, which compensate the mean of this bias over the coordinates of a
+        variable, and not the differences.
+    final_bias_of_known_noise : float
+        Fraction of the noise of the dynamics that gradient noise of known variance may replace.
     far_by_noise, far_by_curvature : float
         Multiples of the variance of the mean gradient, and of its expected square at a draw of the
         posterior, above which a starting point counts as far from the posterior: two standard
@@ -65,6 +72,9 @@ class AnnealingSettings:
     initial_bias_with_local: float = 100.0
     initial_euler_bias: float = 150.0
     near_bias: float = 0.5
+    final_bias: float = 0.02
+    final_bias_with_thermostats: float = 0.05
+    final_bias_of_known_noise: float = 0.5
     far_by_noise: float = 4.0
     far_by_curvature: float = 25.0
     annealing: float = 0.7

@@ -27,6 +27,7 @@ from pymc_geodesic.steps.estimators import LocalArguments
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
+    LangevinArguments,
     compose_geodesic_langevin,
     user_parameters,
 )
@@ -37,16 +38,7 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
-from pymc_geodesic.steps.unused_arguments import (
-    check_adaptation_arguments,
-    specified_arguments,
-)
-
-FINAL_BIAS = 0.05
-"""Temperature bias due to gradient noise, without a thermostat, at the end of annealing.
-
-A thermostat compensates its mean over the coordinates of a variable, and not the differences.
-"""
+from pymc_geodesic.steps.unused_arguments import specified_arguments
 
 
 class gSGNHT(GeodesicStep):
@@ -292,19 +284,23 @@ class gSGNHT(GeodesicStep):
             friction=friction,
             momentum_decay=momentum_decay,
         )
-        specified = specified_arguments(
-            step_size=step_size,
-            learning_rate=learning_rate,
-            friction=friction,
-            momentum_decay=momentum_decay,
-            thermostat_inertia=thermostat_inertia,
+        arguments = LangevinArguments(
+            specified_arguments(
+                step_size=step_size,
+                learning_rate=learning_rate,
+                friction=friction,
+                momentum_decay=momentum_decay,
+                thermostat_inertia=thermostat_inertia,
+                gradient_noise=gradient_noise,
+                tune_temperature=tune_temperature,
+                splitting=None if splitting == "exact" else splitting,
+                local=local,
+            ),
+            metric=metric,
+            control_variates=order,
+            n_steps=n_steps,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
-            splitting=None if splitting == "exact" else splitting,
-            local=local,
-        )
-        check_adaptation_arguments(
-            specified, metric=metric, control_variates=order, tune_temperature=tune_temperature
         )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
@@ -317,13 +313,12 @@ class gSGNHT(GeodesicStep):
         local_arguments = LocalArguments.of_step(
             self, local, draws=local_draws, tune=local_tune, steps=local_steps
         )
-        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,
             local=local,
             manifolds=manifolds,
-            centers_effects=whitens and not isinstance(metric, np.ndarray),
+            centers_effects=arguments.centers_effects,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -333,14 +328,8 @@ class gSGNHT(GeodesicStep):
             # runs kernels/gsgnht.py
             GeodesicNoseHoover(SPLITTINGS[splitting], plain_number(thermostat_inertia)),
             parameters,
-            whitens=whitens,
-            metric=metric,
-            control_variates=order,
-            gradient_noise=gradient_noise,
+            arguments,
             has_thermostats=True,
-            tune_temperature=tune_temperature,
-            final_bias=FINAL_BIAS,
-            n_steps=n_steps,
             local_arguments=local_arguments,
             compile_kwargs=compile_kwargs,
         )

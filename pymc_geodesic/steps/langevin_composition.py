@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,7 @@ from pymc_geodesic.steps.hierarchy_monitors import effect_scale_monitor, funnel_
 from pymc_geodesic.steps.sparse_coordinates import find_group_effects, sparse_trajectories
 from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
+    check_adaptation_arguments,
     check_eligible_arguments,
     check_metric_has_coordinates,
     check_minibatch_arguments,
@@ -81,9 +83,6 @@ ADAPTATION_STATS: dict[str, tuple[Any, list[int]]] = {
 
 EXPLORATION_ACCEPTANCE = 0.8
 """Target acceptance rate of the trajectories in the first phase of the warm-up."""
-
-FINAL_BIAS_OF_KNOWN_NOISE = 0.5
-"""Fraction of the noise of the dynamics that gradient noise of known variance may replace."""
 
 MAX_MONITORED_COORDINATES = 50_000
 """Maximum number of coordinates for which the stationarity monitor runs; it limits memory."""
@@ -127,25 +126,64 @@ def user_parameters(
     )
 
 
+@dataclass(frozen=True)
+class LangevinArguments:
+    """Arguments of a step with Langevin dynamics, except for those of `UserParameters`.
+
+    Attributes
+    ----------
+    specified : sequence of str
+        Arguments with which coordinates are not adapted; see `specified_arguments`.
+    metric, control_variates, n_steps, gradient_noise, tune_temperature
+        See `pymc_geodesic.SGGMC`.
+
+    Raises
+    ------
+    ValueError
+        For an argument without effect.
+    """
+
+    specified: Sequence[str]
+    metric: str | np.ndarray | None
+    control_variates: str | int
+    n_steps: int | None
+    gradient_noise: ArrayLike | str | None = None
+    tune_temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check that the arguments have an effect with each other."""
+        check_adaptation_arguments(
+            self.specified,
+            metric=self.metric,
+            control_variates=self.control_variates,
+            tune_temperature=self.tune_temperature,
+        )
+
+    @property
+    def whitens(self) -> bool:
+        """Whether the arguments allow coordinates to be adapted, with measured noise subtracted."""
+        return self.metric is not None and not self.specified
+
+    @property
+    def centers_effects(self) -> bool:
+        """Whether the arguments allow group effects to be sampled in centered form."""
+        return self.whitens and not isinstance(self.metric, np.ndarray)
+
+    @property
+    def noise_is_known(self) -> bool:
+        """Whether the user specified a variance to subtract from the injected noise."""
+        return self.gradient_noise is not None
+
+
 def minibatch_noise(
-    step: GeodesicStep,
-    *,
-    whitens: bool,
-    control_variates: str | int,
-    noise_is_known: bool = False,
-    has_thermostats: bool = False,
+    step: GeodesicStep, arguments: LangevinArguments, *, has_thermostats: bool = False
 ) -> MinibatchNoise:
     """Return the assumption of the dynamics about the gradient noise of successive minibatches.
 
     Parameters
     ----------
     step : GeodesicStep
-    whitens : bool
-        Whether noise is measured in the warm-up and subtracted from the injected noise.
-    control_variates
-        See `pymc_geodesic.SGGMC`.
-    noise_is_known : bool
-        Whether the user specified a variance to subtract.
+    arguments : LangevinArguments
     has_thermostats : bool
         Whether thermostats compensate noise of unknown variance.
     """
@@ -153,22 +191,19 @@ def minibatch_noise(
         return MinibatchNoise.ANY
     # Before compilation, control variates are certain only for a step that samples all variables;
     # rows drawn with replacement are valid in either case.
-    has_control_variates = bool(control_variates) and step.samples_all
-    if noise_is_known or (whitens and not has_control_variates):
+    has_control_variates = bool(arguments.control_variates) and step.samples_all
+    if arguments.noise_is_known or (arguments.whitens and not has_control_variates):
         return MinibatchNoise.SUBTRACTED
-    return MinibatchNoise.WHITE if whitens or has_thermostats else MinibatchNoise.ANY
+    return MinibatchNoise.WHITE if arguments.whitens or has_thermostats else MinibatchNoise.ANY
 
 
 def whitened_adaptation(
     estimator: GradientEstimator,
     product: Product,
+    arguments: LangevinArguments,
     *,
-    whitens: bool,
-    metric: str | np.ndarray | None,
     angles: Collection[str],
-    control_variates: str | int,
     rule: ParameterRule,
-    n_steps: int | None,
     effects: GroupEffects | None = None,
     split: SplitChoice | None = None,
 ) -> WhitenedAdaptation | Ineligibility:
@@ -178,8 +213,7 @@ def whitened_adaptation(
     ----------
     estimator : GradientEstimator
     product : Product
-    whitens : bool
-        Whether the arguments of the step allow coordinates to be adapted.
+    arguments : LangevinArguments
     angles : collection of str
         Euclidean variables that are angles.
     rule : ParameterRule
@@ -188,18 +222,17 @@ def whitened_adaptation(
         Effects of a hierarchical model, for ``metric="sparse"``.
     split : SplitChoice, optional
         Choice to split the Hamiltonian; never by default.
-    metric, control_variates, n_steps
-        See `pymc_geodesic.SGGMC`.
 
     Raises
     ------
     ValueError
         If ``metric`` or ``control_variates`` has no effect.
     """
-    if not whitens:
+    if not arguments.whitens:
         return Ineligibility(
             "coordinates are not adapted with user-specified arguments or local variables"
         )
+    metric, control_variates = arguments.metric, arguments.control_variates
     assert metric is not None
     gradient = adapted_gradient(estimator, product, control_variates=control_variates)
     if isinstance(gradient, Ineligibility):
@@ -246,7 +279,7 @@ def whitened_adaptation(
         trajectories,
         rule,
         control_variates=control_variates,
-        n_steps=n_steps,
+        n_steps=arguments.n_steps,
         cost=minibatch_cost(
             estimator,
             product,
@@ -262,23 +295,18 @@ def langevin_adaptation(
     estimator: GradientEstimator,
     product: Product,
     parameters: UserParameters,
+    arguments: LangevinArguments,
     *,
-    whitens: bool,
-    metric: str | np.ndarray | None,
     angles: Collection[str],
-    control_variates: str | int,
     rule: ParameterRule,
     annealing: tuple[AnnealingRule, AnnealedMeasurements],
-    gradient_noise: ArrayLike | str | None = None,
-    tune_temperature: float | None,
     max_annealed_thermostat: float = THERMOSTATS.max_thermostat,
-    n_steps: int | None,
     effects: GroupEffects | None = None,
     split: SplitChoice | None = None,
 ) -> LangevinAdaptation:
     """Choose the adaptation of dynamics with a momentum.
 
-    `WhitenedAdaptation` if ``whitens``, and rows and manifolds allow it;
+    `WhitenedAdaptation` if arguments, rows and manifolds allow it;
     `FixedParameters` if step size and friction are user-specified; otherwise
     `TemperatureAnnealing`, which adapts one or both of them in the coordinates of the model.
 
@@ -287,8 +315,7 @@ def langevin_adaptation(
     estimator : GradientEstimator
     product : Product
     parameters : UserParameters
-    whitens : bool
-        Whether the arguments of the step allow coordinates to be adapted.
+    arguments : LangevinArguments
     angles : collection of str
         Euclidean variables that are angles.
     rule : ParameterRule
@@ -299,8 +326,6 @@ def langevin_adaptation(
         Upper bound on (C + ξ)/C during annealing, at temperatures above 1.
     effects, split
         See `whitened_adaptation`.
-    metric, control_variates, gradient_noise, tune_temperature, n_steps
-        See `pymc_geodesic.SGGMC`.
 
     Raises
     ------
@@ -308,30 +333,21 @@ def langevin_adaptation(
         If an argument has no effect, or ``gradient_noise`` has the wrong size.
     """
     whitened = whitened_adaptation(
-        estimator,
-        product,
-        whitens=whitens,
-        metric=metric,
-        angles=angles,
-        control_variates=control_variates,
-        rule=rule,
-        n_steps=n_steps,
-        effects=effects,
-        split=split,
+        estimator, product, arguments, angles=angles, rule=rule, effects=effects, split=split
     )
     if isinstance(whitened, WhitenedAdaptation):
         return whitened
     check_minibatch_arguments(
         has_minibatches=not estimator.source.has_all_rows,
         learning_rate=parameters.learning_rate,
-        tune_temperature=tune_temperature,
-        noise_is_known=gradient_noise is not None,
+        tune_temperature=arguments.tune_temperature,
+        noise_is_known=arguments.noise_is_known,
     )
-    by_rows = estimator.compile_noise() if isinstance(gradient_noise, str) else None
-    known_noise = KnownNoise(noise_by_coordinate(gradient_noise, product.size), by_rows)
+    by_rows = estimator.compile_noise() if isinstance(arguments.gradient_noise, str) else None
+    known_noise = KnownNoise(noise_by_coordinate(arguments.gradient_noise, product.size), by_rows)
     if parameters.has_step_size and parameters.has_friction:
         return FixedParameters(
-            estimator, product, parameters, known_noise, n_steps=n_steps or DEFAULT_STEPS
+            estimator, product, parameters, known_noise, n_steps=arguments.n_steps or DEFAULT_STEPS
         )
     return TemperatureAnnealing(
         estimator,
@@ -339,9 +355,9 @@ def langevin_adaptation(
         *annealing,
         parameters,
         known_noise,
-        noise_is_known=gradient_noise is not None,
-        n_steps=n_steps or DEFAULT_STEPS,
-        fixed_initial_temperature=tune_temperature is not None or estimator.is_local,
+        noise_is_known=arguments.noise_is_known,
+        n_steps=arguments.n_steps or DEFAULT_STEPS,
+        fixed_initial_temperature=arguments.tune_temperature is not None or estimator.is_local,
         max_annealed_thermostat=max_annealed_thermostat,
         ineligibility=whitened,
     )
@@ -351,8 +367,7 @@ def stationarity_monitor(
     estimator: GradientEstimator,
     product: Product,
     adaptation: LangevinAdaptation,
-    *,
-    n_steps: int | None,
+    arguments: LangevinArguments,
 ) -> StationarityMonitor | None:
     """Create the stationarity monitor, which compares gradients with draws.
 
@@ -363,7 +378,7 @@ def stationarity_monitor(
         return adaptation.monitor()
     if estimator.is_local or product.size > MAX_MONITORED_COORDINATES:
         return None
-    return FixedParameterMonitor(product, estimator.gradient_at, n_steps or DEFAULT_STEPS)
+    return FixedParameterMonitor(product, estimator.gradient_at, arguments.n_steps or DEFAULT_STEPS)
 
 
 def langevin_monitors(
@@ -435,15 +450,9 @@ def compose_geodesic_langevin(
     step: GeodesicStep,
     dynamics: Dynamics,
     parameters: UserParameters,
+    arguments: LangevinArguments,
     *,
-    whitens: bool,
-    metric: str | np.ndarray | None,
-    control_variates: str | int,
-    gradient_noise: ArrayLike | str | None,
     has_thermostats: bool,
-    tune_temperature: float | None,
-    final_bias: float,
-    n_steps: int | None,
     local_arguments: LocalArguments,
     compile_kwargs: Mapping[str, Any] | None,
 ) -> None:
@@ -456,17 +465,14 @@ def compose_geodesic_langevin(
         ``diagnose_functions``.
     dynamics : Dynamics
     parameters : UserParameters
-    whitens : bool
-        Whether the arguments of the step allow coordinates to be adapted.
+    arguments : LangevinArguments
     has_thermostats : bool
         Whether thermostats compensate noise of unknown variance.
-    final_bias : float
-        Temperature bias due to gradient noise at the end of annealing.
     local_arguments : LocalArguments
-    metric, control_variates, gradient_noise, tune_temperature, n_steps, compile_kwargs
+    compile_kwargs
         See `pymc_geodesic.SGGMC`.
     """
-    noise_is_known = gradient_noise is not None
+    whitens, tune_temperature = arguments.whitens, arguments.tune_temperature
     # ∇log π̃ of the algorithms, in which the rows of a minibatch count N / n times
     step.estimator = estimator = gradient_estimator(
         step.model,
@@ -474,45 +480,41 @@ def compose_geodesic_langevin(
         step.minibatches,
         local=step.local,
         local_arguments=local_arguments,
-        noise=minibatch_noise(
-            step,
-            whitens=whitens,
-            control_variates=control_variates,
-            noise_is_known=noise_is_known,
-            has_thermostats=has_thermostats,
-        ),
+        noise=minibatch_noise(step, arguments, has_thermostats=has_thermostats),
         with_value=whitens and step.minibatches.minibatch is None,
         compile_kwargs=compile_kwargs,
     )
     product, is_local = step.product, estimator.is_local
+    final_bias = ANNEALING.final_bias
+    if arguments.noise_is_known:
+        final_bias = ANNEALING.final_bias_of_known_noise
+    elif has_thermostats:
+        final_bias = ANNEALING.final_bias_with_thermostats
     initial_bias = ANNEALING.initial_bias_with_local if is_local else ANNEALING.initial_bias
     measured = AnnealedMeasurements(
         len(product.dims),
         initial_bias=initial_bias if tune_temperature is None else tune_temperature - 1.0,
-        final_bias=FINAL_BIAS_OF_KNOWN_NOISE if noise_is_known else final_bias,
+        final_bias=final_bias,
         min_curvature=max(
             (0.25 * m.dim for _, m, _ in product.components if m.is_compact), default=0.0
         ),
     )
-    repeats = (n_steps or DEFAULT_STEPS) if is_local else 1
-    effects = find_group_effects(step, estimator, metric, compile_kwargs) if whitens else None
+    repeats = (arguments.n_steps or DEFAULT_STEPS) if is_local else 1
+    effects = (
+        find_group_effects(step, estimator, arguments.metric, compile_kwargs) if whitens else None
+    )
     step.adaptation = adaptation = langevin_adaptation(
         estimator,
         product,
         parameters,
-        whitens=whitens,
-        metric=metric,
+        arguments,
         angles=angles_of(step.variables),
-        control_variates=control_variates,
         rule=UnderdampedRule(),
         annealing=(UnderdampedAnnealing(repeats=repeats), measured),
-        gradient_noise=gradient_noise,
-        tune_temperature=tune_temperature,
-        n_steps=n_steps,
         effects=effects,
         split=split_choice(step, has_partial_centering=effects is not None) if whitens else None,
     )
-    monitor = stationarity_monitor(estimator, product, adaptation, n_steps=n_steps)
+    monitor = stationarity_monitor(estimator, product, adaptation, arguments)
     step.sampler = sampler = LangevinSampler(dynamics, estimator, adaptation, monitor)
     temperature = TemperatureMonitor(adaptation.product.dims)
     step.monitors, step.diagnose_functions = langevin_monitors(step, sampler, temperature)

@@ -25,6 +25,7 @@ from pymc_geodesic.steps.estimators import LocalArguments
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
     SPLITTINGS,
+    LangevinArguments,
     compose_geodesic_langevin,
     user_parameters,
 )
@@ -35,13 +36,7 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
-from pymc_geodesic.steps.unused_arguments import (
-    check_adaptation_arguments,
-    specified_arguments,
-)
-
-FINAL_BIAS = 0.02
-"""Temperature bias due to gradient noise at the end of annealing."""
+from pymc_geodesic.steps.unused_arguments import specified_arguments
 
 
 class SGGMC(GeodesicStep):
@@ -300,18 +295,22 @@ class SGGMC(GeodesicStep):
             friction=friction,
             momentum_decay=momentum_decay,
         )
-        specified = specified_arguments(
-            step_size=step_size,
-            learning_rate=learning_rate,
-            friction=friction,
-            momentum_decay=momentum_decay,
+        arguments = LangevinArguments(
+            specified_arguments(
+                step_size=step_size,
+                learning_rate=learning_rate,
+                friction=friction,
+                momentum_decay=momentum_decay,
+                gradient_noise=gradient_noise,
+                tune_temperature=tune_temperature,
+                splitting=None if splitting == "exact" else splitting,
+                local=local,
+            ),
+            metric=metric,
+            control_variates=order,
+            n_steps=n_steps,
             gradient_noise=gradient_noise,
             tune_temperature=tune_temperature,
-            splitting=None if splitting == "exact" else splitting,
-            local=local,
-        )
-        check_adaptation_arguments(
-            specified, metric=metric, control_variates=order, tune_temperature=tune_temperature
         )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
@@ -324,13 +323,12 @@ class SGGMC(GeodesicStep):
         local_arguments = LocalArguments.of_step(
             self, local, draws=local_draws, tune=local_tune, steps=local_steps
         )
-        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,
             local=local,
             manifolds=manifolds,
-            centers_effects=whitens and not isinstance(metric, np.ndarray),
+            centers_effects=arguments.centers_effects,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -340,14 +338,8 @@ class SGGMC(GeodesicStep):
             # runs kernels/sggmc.py
             GeodesicLangevin(SPLITTINGS[splitting]),
             parameters,
-            whitens=whitens,
-            metric=metric,
-            control_variates=order,
-            gradient_noise=gradient_noise,
+            arguments,
             has_thermostats=False,
-            tune_temperature=tune_temperature,
-            final_bias=FINAL_BIAS,
-            n_steps=n_steps,
             local_arguments=local_arguments,
             compile_kwargs=compile_kwargs,
         )

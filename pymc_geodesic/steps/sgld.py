@@ -31,6 +31,7 @@ from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
+    LangevinArguments,
     langevin_monitors,
     minibatch_noise,
     report_adaptation,
@@ -45,10 +46,7 @@ from pymc_geodesic.steps.pymc_interface import (
 )
 from pymc_geodesic.steps.sparse_coordinates import find_group_effects
 from pymc_geodesic.steps.step import GeodesicStep
-from pymc_geodesic.steps.unused_arguments import (
-    check_adaptation_arguments,
-    specified_arguments,
-)
+from pymc_geodesic.steps.unused_arguments import specified_arguments
 
 
 class SGLD(GeodesicStep):
@@ -235,8 +233,12 @@ class SGLD(GeodesicStep):
         check_count("n_steps", n_steps)
         metric = checked_metric_or_covariance(metric, (*METRICS, "sparse"))
         order = checked_control_variates(control_variates)
-        specified = specified_arguments(step_size=step_size, preconditioner=preconditioner)
-        check_adaptation_arguments(specified, metric=metric, control_variates=order)
+        arguments = LangevinArguments(
+            specified_arguments(step_size=step_size, preconditioner=preconditioner),
+            metric=metric,
+            control_variates=order,
+            n_steps=n_steps,
+        )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
             minibatch=minibatch,
@@ -245,12 +247,11 @@ class SGLD(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,
             manifold=Euclidean,
-            centers_effects=whitens and not isinstance(metric, np.ndarray),
+            centers_effects=arguments.centers_effects,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -259,21 +260,18 @@ class SGLD(GeodesicStep):
             self.model,
             self.variables,
             self.minibatches,
-            noise=minibatch_noise(self, whitens=whitens, control_variates=order),
-            with_value=whitens and self.minibatches.minibatch is None,
+            noise=minibatch_noise(self, arguments),
+            with_value=arguments.whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         whitened = whitened_adaptation(
             self.estimator,
             self.product,
-            whitens=whitens,
-            metric=metric,
+            arguments,
             angles=angles_of(self.variables),
-            control_variates=order,
             rule=OverdampedRule(),
-            n_steps=n_steps,
             effects=find_group_effects(self, self.estimator, metric, compile_kwargs)
-            if whitens
+            if arguments.whitens
             else None,
         )
         self.adaptation: LangevinAdaptation
@@ -293,7 +291,7 @@ class SGLD(GeodesicStep):
             ),
             self.estimator,
             self.adaptation,
-            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+            stationarity_monitor(self.estimator, self.product, self.adaptation, arguments),
         )
         self.monitors, self.diagnose_functions = langevin_monitors(self, self.sampler)
         report_adaptation(self, self.adaptation)

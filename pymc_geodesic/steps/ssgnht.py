@@ -30,6 +30,7 @@ from pymc_geodesic.schedules import Schedule
 from pymc_geodesic.steps.estimators import gradient_estimator
 from pymc_geodesic.steps.langevin_composition import (
     ADAPTATION_STATS,
+    LangevinArguments,
     langevin_adaptation,
     langevin_monitors,
     minibatch_noise,
@@ -44,13 +45,7 @@ from pymc_geodesic.steps.pymc_interface import (
     TensorVariable,
 )
 from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
-from pymc_geodesic.steps.unused_arguments import (
-    check_adaptation_arguments,
-    specified_arguments,
-)
-
-FINAL_BIAS = 0.05
-"""Temperature bias due to gradient noise, without a thermostat, at the end of annealing."""
+from pymc_geodesic.steps.unused_arguments import specified_arguments
 
 MAX_NOISE = 0.5
 """Upper bound on h² b, half of that of gSGNHT: near kinks the measured noise is less accurate, and
@@ -261,14 +256,17 @@ class SSGNHT(GeodesicStep):
         order = checked_control_variates(control_variates)
         parameters = user_parameters(step_size=step_size, friction=diffusion)
         inertia = plain_number(thermostat_inertia)
-        specified = specified_arguments(
-            step_size=step_size,
-            diffusion=diffusion,
-            thermostat_inertia=thermostat_inertia,
+        arguments = LangevinArguments(
+            specified_arguments(
+                step_size=step_size,
+                diffusion=diffusion,
+                thermostat_inertia=thermostat_inertia,
+                tune_temperature=tune_temperature,
+            ),
+            metric=metric,
+            control_variates=order,
+            n_steps=n_steps,
             tune_temperature=tune_temperature,
-        )
-        check_adaptation_arguments(
-            specified, metric=metric, control_variates=order, tune_temperature=tune_temperature
         )
         minibatches = MinibatchArguments(
             batch_size=batch_size,
@@ -278,12 +276,11 @@ class SSGNHT(GeodesicStep):
             minibatch_order=minibatch_order,
             draws_per_block=draws_per_block,
         )
-        whitens = metric is not None and not specified
         super().__init__(
             vars,
             minibatches=minibatches,
             manifold=Euclidean,
-            centers_effects=whitens and not isinstance(metric, np.ndarray),
+            centers_effects=arguments.centers_effects,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,
@@ -292,23 +289,16 @@ class SSGNHT(GeodesicStep):
             self.model,
             self.variables,
             self.minibatches,
-            noise=minibatch_noise(
-                self,
-                whitens=whitens,
-                control_variates=order,
-                has_thermostats=True,
-            ),
-            with_value=whitens and self.minibatches.minibatch is None,
+            noise=minibatch_noise(self, arguments, has_thermostats=True),
+            with_value=arguments.whitens and self.minibatches.minibatch is None,
             compile_kwargs=compile_kwargs,
         )
         self.adaptation = langevin_adaptation(
             self.estimator,
             self.product,
             parameters,
-            whitens=whitens,
-            metric=metric,
+            arguments,
             angles=angles_of(self.variables),
-            control_variates=order,
             rule=UnderdampedRule(MAX_NOISE),
             annealing=(
                 EulerAnnealing(),
@@ -319,12 +309,10 @@ class SSGNHT(GeodesicStep):
                         if tune_temperature is None
                         else tune_temperature - 1.0
                     ),
-                    final_bias=FINAL_BIAS,
+                    final_bias=ANNEALING.final_bias_with_thermostats,
                 ),
             ),
             max_annealed_thermostat=MAX_ANNEALED_THERMOSTAT,
-            tune_temperature=tune_temperature,
-            n_steps=n_steps,
         )
         dynamics: Dynamics
         if self.adaptation.whitens:
@@ -337,7 +325,7 @@ class SSGNHT(GeodesicStep):
             dynamics,
             self.estimator,
             self.adaptation,
-            stationarity_monitor(self.estimator, self.product, self.adaptation, n_steps=n_steps),
+            stationarity_monitor(self.estimator, self.product, self.adaptation, arguments),
         )
         temperature = TemperatureMonitor(
             self.adaptation.product.dims,
