@@ -70,7 +70,6 @@ class RowDensity:
         self.minibatch = self.of_rows()
         self._indices = IndexCheck(model, self.variables, self.minibatch, source)
         self.check_data()
-        self._indices.warn_about_negative()
         rows = self.minibatch.rows
         if rows:
             _check_placeholders(model, self.minibatch, source)
@@ -102,6 +101,7 @@ class RowDensity:
     def check_data(self) -> None:
         """Check the bounds of indices in memory; see `IndexCheck`."""
         self._indices.check()
+        self._indices.warn_about_negative()
 
     def levels(
         self, rows: Mapping[str, np.ndarray]

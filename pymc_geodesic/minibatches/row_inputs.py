@@ -376,10 +376,10 @@ class RowIndex:
     def first_negative(self, data: Mapping[str, np.ndarray]) -> int | None:
         """Find the row of the first negative index, unless all indices are negative."""
         found = np.atleast_1d(self.compute(data))
-        is_row = found.ndim == 1 and len(found) == len(data[self.containers[0]])
-        if not is_row or not found.size or found.min() >= 0 or found.max() < 0:
+        is_by_row = len(found) == len(data[self.containers[0]])
+        if not is_by_row or not found.size or found.min() >= 0 or found.max() < 0:
             return None
-        return int(np.argmax(found < 0))
+        return int(np.argwhere(found < 0)[0, 0])
 
     @property
     def names(self) -> str:

@@ -381,8 +381,16 @@ def test_indices_of_constants(step):
     with pytest.raises(ValueError, match=r"'(constant|array) \d' gives the index 7 into 'level'"):
         make(GROUP + 1)
     make(GROUP - GROUPS)  # counts from the end, on purpose
+    with_missing = np.where(np.arange(N) == 3, -1, GROUP)
     with pytest.warns(UserWarning, match=r"row 3 of '.* 1' is a negative index into 'level'"):
-        make(np.where(np.arange(N) == 3, -1, GROUP))
+        make(with_missing)
+    with pm.Model() as model:
+        level, group = pm.Normal("level", shape=GROUPS), pm.Data("group", GROUP)
+        pm.Normal("y", level[group], 1.0, observed=Y)
+    made = step(model=model, **arguments)
+    pm.set_data({"group": with_missing}, model=model)
+    with pytest.warns(UserWarning, match="row 3 of 'group' is a negative index into 'level'"):
+        made.estimator.refresh_data()
 
 
 def test_observations_without_data_of_their_length():
