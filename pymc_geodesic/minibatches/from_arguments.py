@@ -295,7 +295,7 @@ def _check_rows(arrays: Mapping[str, np.ndarray], batch_size: int, bounds: Colle
     shape = arrays[first].shape
     check_batch_size(batch_size, shape[0], f"rows of {first!r}", shape=shape)
     for name, array in arrays.items():
-        check_numbers(name, array[~np.isinf(array)] if name in bounds else array)
+        check_numbers(name, array, bounds)
 
 
 def row_source(
@@ -312,7 +312,7 @@ def row_source(
     batch_size : int
     minibatch_order : str
     bounds : collection of str
-        Arrays that may contain infinity, since they are bounds of censored observations.
+        See `check_numbers`.
 
     Raises
     ------
@@ -413,7 +413,8 @@ def _resident_source(
     arrays = {data.name: np.asarray(data.get_value(borrow=True)) for data in with_rows}
     n_rows = max(array.shape[0] if array.ndim else 0 for array in arrays.values())
     order = order_for(arguments.minibatch_order, noise, n_rows / batch_size)
-    source = row_source(arrays, batch_size, order, censoring_bounds(model))
+    bounds = censoring_bounds(model)
+    source = row_source(arrays, batch_size, order, bounds)
     total_size = arguments.total_size
     if total_size is not None and total_size < source.n_rows:
         raise ValueError(
@@ -422,7 +423,8 @@ def _resident_source(
         )
     for parts in sparse:
         _make_contiguous(source, parts)
-    source.track_containers(dense | {parts.values.name: parts.values for parts in sparse})
+    values = {parts.values.name: parts.values for parts in sparse}
+    source.track_containers(dense | values, bounds)
     return source
 
 

@@ -7,7 +7,7 @@ The compiled gradient reads the rows from these arrays.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import combinations
 from operator import is_
@@ -28,15 +28,22 @@ from pymc_geodesic.minibatches.row_inputs import (
 )
 
 
-def check_numbers(name: str, array: np.ndarray) -> None:
+def check_numbers(name: str, array: np.ndarray, bounds: Collection[str] = ()) -> None:
     """Check that data do not contain NaN, infinity, or values whose squares overflow.
+
+    Parameters
+    ----------
+    name : str
+    array : ndarray
+    bounds : collection of str
+        Data that may contain infinity, since they are bounds of censored observations.
 
     Raises
     ------
     ValueError
         If they do; the message names the container.
     """
-    if undefined := describe_undefined(array):
+    if undefined := describe_undefined(array[~np.isinf(array)] if name in bounds else array):
         what, remedy = undefined
         message = f"data container {name!r} contains {what}: {remedy}"
         raise ValueError(see(message, "missing-values"))
@@ -124,6 +131,7 @@ class RowSource(ABC):
     is_streamed: bool = False
     drawn: DrawnRows = MappingProxyType({})
     _containers: Mapping[str, Variable] = MappingProxyType({})
+    _bounds: Collection[str] = ()
 
     def __init__(self) -> None:
         self.whole: dict[str, np.ndarray] = {}
@@ -145,9 +153,18 @@ class RowSource(ABC):
         """Number of minibatches of an epoch, in random order; None without epochs."""
         return None
 
-    def track_containers(self, containers: Mapping[str, Variable]) -> None:
-        """Track the data containers from which the rows were copied, for `refresh`."""
-        self._containers = dict(containers)
+    def track_containers(
+        self, containers: Mapping[str, Variable], bounds: Collection[str] = ()
+    ) -> None:
+        """Track the data containers from which the rows were copied, for `refresh`.
+
+        Parameters
+        ----------
+        containers : mapping of str to Variable
+        bounds : collection of str
+            See `check_numbers`.
+        """
+        self._containers, self._bounds = dict(containers), bounds
         self._copied: dict[str, list[np.ndarray]] = {
             name: container_values(each) for name, each in containers.items()
         }
@@ -187,7 +204,7 @@ class RowSource(ABC):
                     f"has {value.shape} now. Create the step again"
                 )
                 raise ValueError(see(message, "changed-data"))
-            check_numbers(name, value)
+            check_numbers(name, value, self._bounds)
             self.replace_rows(name, value)
             self._copied[name] = behind
 

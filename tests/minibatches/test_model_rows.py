@@ -135,6 +135,20 @@ def test_infinite_bounds_of_censored_observations(kind):
     assert_gradient_is_exact(model)
 
 
+def test_infinite_bounds_of_censored_observations_follow_set_data():
+    with pm.Model() as model:
+        upper = pm.Data("upper", np.where(Y > 1.0, 1.0, np.inf))
+        mean = X @ pm.Normal("slope", shape=2)
+        pm.Censored("y", pm.Normal.dist(mean, 1.0), None, upper, observed=np.minimum(Y, 1.0))
+    source = pg.SGGMC(batch_size=50, model=model).estimator.source
+    pm.set_data({"upper": np.full(N, np.inf)}, model=model)
+    source.refresh()
+    assert np.isposinf(source.arrays["upper"]).all()
+    pm.set_data({"upper": np.full(N, np.nan)}, model=model)
+    with pytest.raises(ValueError, match="'upper' contains NaN"):
+        source.refresh()
+
+
 @pytest.mark.parametrize("local", ["level", "row", "variable"])
 @pytest.mark.parametrize("step", [pg.GMC, pg.SGGMC], ids=lambda step: step.__name__)
 def test_local_variables_by_dimension(step, local):
