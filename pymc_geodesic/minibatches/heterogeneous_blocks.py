@@ -101,6 +101,7 @@ class BlockMeans:
     def __init__(self) -> None:
         self.is_done = False
         self._n_tests = 0
+        self._next_test = 2
         self._per_group = 1
         self._seen: set[int] = set()
         self._ends: list[tuple[int, int]] = []
@@ -161,7 +162,7 @@ class BlockMeans:
     def _join_pairs(self) -> None:
         pairs = range(0, MAX_GROUPS, 2)
         self._per_group *= 2
-        self._ends = [(self._ends[i][0], self._ends[i : i + 2][-1][1]) for i in pairs]
+        self._ends = [(self._ends[i][0], self._ends[i + 1][1]) for i in pairs]
         self._lengths = [sum(self._lengths[i : i + 2]) for i in pairs]
         self._sums = [np.sum(self._sums[i : i + 2], axis=0) for i in pairs]
 
@@ -218,11 +219,12 @@ class BlockMeans:
             self._seen, self._sums = set(), []
 
     def check_periodically(self, n_rows: int) -> None:
-        """Test after 2, 4, 8, ... blocks, and after all rows."""
+        """Test after two blocks, each time their number has doubled, and after all rows."""
         seen = len(self._seen)
         if self.n_rows >= n_rows:
             self.warn(is_last=True)
-        elif seen > 1 and seen & (seen - 1) == 0:
+        elif seen >= self._next_test:
+            self._next_test = 2 * seen
             self.warn(is_last=False)
 
 

@@ -119,6 +119,20 @@ def test_threshold_increases_with_the_number_of_tests():
     assert found_in(rows, 2, n_tests=30) is None
 
 
+@pytest.mark.parametrize(
+    ("at_once", "tested"), [(1, [2, 4, 8, 16, 32]), (3, [3, 6, 12, 24, 48]), (16, [16, 32])]
+)
+def test_blocks_are_tested_as_their_number_doubles(monkeypatch, at_once, tested):
+    """Also if several are added at a time, and their number is never a power of two."""
+    means, found = BlockMeans(), []
+    monkeypatch.setattr(means, "warn", lambda *, is_last: found.append(len(means._seen)))
+    for number in range(48):
+        means.add_block(number, number + 1, {"X": np.full(2, float(number))})
+        if (number + 1) % at_once == 0:
+            means.check_periodically(10_000)
+    assert found == tested
+
+
 FORMAT = BlockFormat([DenseRows("X", "float64", (2,)), DenseRows("y", "float64", ())])
 
 
