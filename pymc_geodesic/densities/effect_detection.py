@@ -98,7 +98,6 @@ def find_effects(
         return None
     try:
         effects = GroupEffects(
-            given,
             model,
             variables,
             candidates,

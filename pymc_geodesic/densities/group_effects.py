@@ -64,8 +64,8 @@ class GroupEffects:
 
     Parameters
     ----------
-    given, model : pymc.Model
-        The model whose data may change, and a copy of it with known shapes or itself.
+    model : pymc.Model
+        Model with known shapes.
     variables : list of ManifoldVariable
         All variables, in the order of a position.
     effects : list of GroupVariable
@@ -101,7 +101,6 @@ class GroupEffects:
 
     def __init__(
         self,
-        given: Model,
         model: Model,
         variables: Sequence[ManifoldVariable],
         effects: Sequence[GroupVariable],
@@ -111,7 +110,7 @@ class GroupEffects:
         statistics: Mapping[str, NormalStatistics],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
-        self._given, self._model = given, model
+        self._model = model
         self._kwargs = dict(compile_kwargs or {})
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
@@ -244,9 +243,6 @@ class GroupEffects:
 
     def refresh_data(self) -> None:
         """Read the present values of the data containers."""
-        if self._given is not self._model:
-            for data in self._given.data_vars:
-                self._model[data.name].set_value(data.get_value(borrow=True), borrow=True)
         for i, each in enumerate(self._data):
             self.prior.point_at(i, np.ascontiguousarray(_array_of(each)))
 
