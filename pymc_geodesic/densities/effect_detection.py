@@ -26,7 +26,7 @@ from pymc_geodesic.densities.effect_priors import (
     with_fixed_shapes,
     with_normal_effects,
 )
-from pymc_geodesic.densities.group_effects import GroupEffects
+from pymc_geodesic.densities.group_effects import EffectsByIndex, GroupEffects
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale, scales_of
 from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
@@ -70,44 +70,17 @@ def find_effects(
         v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
     ):
         return None
-    given, fixed = model, with_fixed_shapes(model)
+    fixed = with_fixed_shapes(model)
     variables = [v.in_model(fixed) for v in variables]
-    zero_sums = [v for v in variables if is_zero_sum(v)]
-    if sum(v.value_shape[0] for v in zero_sums) > _MOST_ZERO_SUM:
-        zero_sums = []
-    model, candidates = _candidates(fixed, variables, zero_sums)
-    while True:
-        terms = logp_terms(model)
-        rows = RowsByIndex([each.value for each in candidates])
-        try:
-            observed = [*model.observed_RVs, *model.potentials]
-            graphs = rows.replace(by_group([terms[rv] for rv in observed], candidates))
-            scales = _scales(model, candidates, rows, graphs)
-            _check_means(model, candidates, scales)
-        except NotByIndexError as error:
-            candidates = _without(candidates, error.args)
-            names = {each.variable.name for each in candidates}
-            if any(v.name not in names for v in zero_sums):
-                zero_sums = [v for v in zero_sums if v.name in names]
-                model, candidates = _candidates(fixed, variables, zero_sums)
-        else:
-            break
-    names = {each.variable.name for each in candidates}
+    found = _find_by_index(fixed, variables)
+    names = {each.variable.name for each in found.effects}
     n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
-    if not candidates or n_others > _MOST_OTHERS:
+    if not found.effects or n_others > _MOST_OTHERS:
         return None
     try:
-        effects = GroupEffects(
-            model,
-            variables,
-            candidates,
-            scales,
-            rows,
-            {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)},
-            {each.name: each for each in statistics},
-            compile_kwargs,
-        )
-        point = given.initial_point(random_seed=0)
+        by_name = {each.name: each for each in statistics}
+        effects = GroupEffects(found, variables, by_name, compile_kwargs)
+        point = model.initial_point(random_seed=0)
         effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
     except (
         MethodNotDefined,
@@ -124,6 +97,38 @@ def find_effects(
         )
         return None
     return effects
+
+
+def _find_by_index(model: Model, variables: Sequence[ManifoldVariable]) -> EffectsByIndex:
+    """Find the variables that may be effects and enter all rows and prior means by an index.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Model with known shapes.
+    variables : list of ManifoldVariable
+    """
+    zero_sums = [v for v in variables if is_zero_sum(v)]
+    if sum(v.value_shape[0] for v in zero_sums) > _MOST_ZERO_SUM:
+        zero_sums = []
+    with_normal, candidates = _candidates(model, variables, zero_sums)
+    while True:
+        terms = logp_terms(with_normal)
+        observed = [*with_normal.observed_RVs, *with_normal.potentials]
+        rows = RowsByIndex([each.value for each in candidates])
+        try:
+            graphs = rows.replace(by_group([terms[rv] for rv in observed], candidates))
+            scales = _scales(with_normal, candidates, rows, graphs)
+            _check_means(with_normal, candidates, scales)
+        except NotByIndexError as error:
+            candidates = _without(candidates, error.args)
+            names = {each.variable.name for each in candidates}
+            if any(v.name not in names for v in zero_sums):
+                zero_sums = [v for v in zero_sums if v.name in names]
+                with_normal, candidates = _candidates(model, variables, zero_sums)
+        else:
+            by_name = {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)}
+            return EffectsByIndex(with_normal, candidates, scales, rows, by_name)
 
 
 def _candidates(

@@ -14,7 +14,8 @@ given those before it, e_k = m_k + q_k x_k.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -59,23 +60,37 @@ _LONGEST_CONSTANT = 64
 """Size of the largest constant array that is compiled in."""
 
 
-class GroupEffects:
-    r"""Group effects of a model: precision matrix of the posterior, and parameters of the priors.
+class EffectsByIndex(NamedTuple):
+    """Variables that are effects, and the observations as functions of the entries they take.
 
     Parameters
     ----------
     model : pymc.Model
-        Model with known shapes.
-    variables : list of ManifoldVariable
-        All variables, in the order of a position.
+        Model with known shapes, in which effects that sum to zero have a plain normal prior.
     effects : list of GroupVariable
-        Those that are effects.
     scales : list of Scale or None
         Scale of each effect, for those that are written non-centered.
     rows : RowsByIndex
     graphs : dict
         Elementwise log-density of the observations by name, with placeholders for entries of
         effects.
+    """
+
+    model: Model
+    effects: Sequence[GroupVariable]
+    scales: Sequence[Scale | None]
+    rows: RowsByIndex
+    graphs: Mapping[str, TensorVariable]
+
+
+class GroupEffects:
+    r"""Group effects of a model: precision matrix of the posterior, and parameters of the priors.
+
+    Parameters
+    ----------
+    found : EffectsByIndex
+    variables : list of ManifoldVariable
+        All variables, in the order of a position.
     statistics : dict
         Sufficient statistics that replace rows of observations, by name.
     compile_kwargs : mapping, optional
@@ -83,6 +98,8 @@ class GroupEffects:
 
     Attributes
     ----------
+    size : int
+        Length of a position.
     effects : list of Effect
     others, transformed : ndarray of int
         Coordinates of all other variables, and of variables that have a transform.
@@ -101,22 +118,18 @@ class GroupEffects:
 
     def __init__(
         self,
-        model: Model,
+        found: EffectsByIndex,
         variables: Sequence[ManifoldVariable],
-        effects: Sequence[GroupVariable],
-        scales: Sequence[Scale | None],
-        rows: RowsByIndex,
-        graphs: Mapping[str, TensorVariable],
         statistics: Mapping[str, NormalStatistics],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
-        self._model = model
+        self._model, effects, scales = found.model, found.effects, found.scales
         self._kwargs = dict(compile_kwargs or {})
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
-        parts = {
-            v.name: slice(int(a), int(b))
-            for v, a, b in zip(variables, starts[:-1], starts[1:], strict=True)
+        self._parts = {
+            v.name: slice(int(start), int(stop))
+            for v, (start, stop) in zip(variables, pairwise(starts), strict=True)
         }
         self.size = int(starts[-1])
         names = {each.variable.name for each in effects}
@@ -130,30 +143,22 @@ class GroupEffects:
         )
         is_other = np.ones(self.size, dtype=bool)
         for name in names:
-            is_other[parts[name]] = False
+            is_other[self._parts[name]] = False
         self.others = np.flatnonzero(is_other)
         self.transformed = np.concatenate(
             [
-                np.arange(self.size)[parts[v.name]]
+                np.arange(self.size)[self._parts[v.name]]
                 for v in variables
-                if model.rvs_to_transforms[model[v.name]]
+                if self._model.rvs_to_transforms[self._model[v.name]]
             ]
             or [np.empty(0, dtype=np.int64)]
         )
         zero_sums = [each for each in effects if each.zero_sum is not None]
         self.n_zero_sums = len(zero_sums)
+        last = {each.variable.name: self.size + k for k, each in enumerate(zero_sums)}
         self._set_priors(effects)
         self.effects = [
-            Effect(
-                each.variable.name,
-                parts[each.variable.name],
-                each.width,
-                each.is_transposed,
-                scale is None,
-                is_correlated(each.variable) or (scale is not None and scale.matrix is not None),
-                self._parents(each),
-                None if each.zero_sum is None else self.size + zero_sums.index(each),
-            )
+            self._effect(each, scale, last.get(each.variable.name))
             for each, scale in zip(effects, scales, strict=True)
         ]
         self.is_offset = np.concatenate(
@@ -163,7 +168,7 @@ class GroupEffects:
             ]
         )
         self.prior = self._compile_priors()
-        self._terms = self._compile_terms(rows, graphs, statistics)
+        self._terms = self._compile_terms(found.rows, found.graphs, statistics)
         self._rest = self._compile_rest(names)
         self._regressions = self._compile_regressions()
         coefficients = [p.coefficients for p in self._priors if p.coefficients is not None]
@@ -186,6 +191,19 @@ class GroupEffects:
     def n_entries(self) -> int:
         """Number of entries of all effects."""
         return sum(each.part.stop - each.part.start for each in self.effects)
+
+    def _effect(self, effect: GroupVariable, scale: Scale | None, last: int | None) -> Effect:
+        """Describe an effect; see `Effect` for ``last``."""
+        return Effect(
+            effect.variable.name,
+            self._parts[effect.variable.name],
+            effect.width,
+            effect.is_transposed,
+            scale is None,
+            is_correlated(effect.variable) or (scale is not None and scale.matrix is not None),
+            self._parents(effect),
+            last,
+        )
 
     # --- graphs ----------------------------------------------------------------------------------
 
@@ -333,12 +351,8 @@ class GroupEffects:
 
     def split(self, x: np.ndarray) -> list[np.ndarray]:
         """Value of each variable at a position, in its shape."""
-        values, start = [], 0
-        for shape in self._shapes:
-            stop = start + int(np.prod(shape, dtype=int))
-            values.append(np.array(x[start:stop]).reshape(shape))
-            start = stop
-        return values
+        parts = zip(self._parts.values(), self._shapes, strict=True)
+        return [np.array(x[part]).reshape(shape) for part, shape in parts]
 
     def _curvature_of_priors(self, values: Sequence[np.ndarray]) -> np.ndarray:
         """Second derivatives of the priors of all other variables, in each coordinate θ."""
