@@ -34,6 +34,10 @@ _ELEMENTARY_FUNCTIONS = (
 )
 """Transcendental functions of ``pytensor.scalar.basic``; special functions are in other modules."""
 
+MAX_CONSTANT_SIZE = 64
+"""Maximum number of elements of a constant in compiled code; larger constants become inputs, since
+they slow down compilation."""
+
 _MIN_ELEMENTS = 100
 """Minimum number of elements for which a function is computed in advance. At 5 to 15 ns each, fewer
 take less time than one step of a sampler."""

@@ -50,14 +50,11 @@ from pymc_geodesic.densities.effect_priors import (
     is_correlated,
     prior_parameters,
 )
-from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
+from pymc_geodesic.densities.graphs import MAX_CONSTANT_SIZE, rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale
 from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.densities.variables import ManifoldVariable
-
-_LONGEST_CONSTANT = 64
-"""Size of the largest constant array that is compiled in."""
 
 
 class EffectsByIndex(NamedTuple):
@@ -245,7 +242,7 @@ class GroupEffects:
         self._data: list[Variable] = []
         replacements: dict[Variable, Variable] = {}
         for each in graph_inputs(parts):
-            is_long = isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT
+            is_long = isinstance(each, Constant) and np.size(each.data) > MAX_CONSTANT_SIZE
             if is_long or isinstance(each, SharedVariable):
                 shape = _array_of(each).shape
                 replacements[each] = pt.TensorType(each.type.dtype, shape)()
@@ -335,7 +332,7 @@ class GroupEffects:
         shared = {
             each: pytensor.shared(each.data, borrow=True)
             for each in graph_inputs(list(outputs))
-            if isinstance(each, Constant) and np.size(each.data) > _LONGEST_CONSTANT
+            if isinstance(each, Constant) and np.size(each.data) > MAX_CONSTANT_SIZE
         }
         kwargs = dict(self._kwargs)
         return pymc_compile(

@@ -29,15 +29,11 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_geodesic.densities.graphs import rebuild_graphs
+from pymc_geodesic.densities.graphs import MAX_CONSTANT_SIZE, rebuild_graphs
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.manifolds import Manifold
 from pymc_geodesic.minibatches.row_inputs import RowInput, RowInputs, check_not_imputed
-
-_MAX_CONSTANT_SIZE = 64
-"""Maximum number of elements of a constant in compiled code; larger constants become inputs, since
-they slow down compilation."""
 
 
 @dataclass(eq=False)
@@ -575,7 +571,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             copy = pt.TensorType(variable.type.dtype, shape)(variable.name)
             replacements[variable] = copy
             density.arrays[copy] = variable
-        elif isinstance(variable, Constant) and np.size(variable.data) > _MAX_CONSTANT_SIZE:
+        elif isinstance(variable, Constant) and np.size(variable.data) > MAX_CONSTANT_SIZE:
             data = np.asarray(variable.data)
             n_arrays = sum(isinstance(each, np.ndarray) for each in density.arrays.values())
             name = f"array {n_arrays + 1}"
