@@ -50,10 +50,15 @@ class CenteredEffects:
     ----------
     scales : dict of str to TensorVariable
         q by name of the value variable of the offsets, a function of values of other variables.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the offsets, and of their value variables: offsets have no transform.
     """
 
     def __init__(self, scales: Mapping[str, TensorVariable]) -> None:
-        self.names = list(scales)  # also those of the variables: offsets have no transform
+        self.names = list(scales)
         graphs = list(scales.values())
         values = [v for v in graph_inputs(graphs) if not isinstance(v, Constant)]
         self._inputs = [value.name for value in values]

@@ -19,7 +19,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.densities.effect_priors import GroupVariable
+from pymc_geodesic.densities.effect_priors import GroupVariable, by_group
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.positive_parts import positive_part, positive_part_of_rows
 from pymc_geodesic.densities.rows_by_index import Gathered, NotByIndexError, RowsByIndex, Scale
@@ -45,11 +45,11 @@ class Effect:
         Whether it is not written as a function of offsets.
     is_correlated : bool
         Whether the prior of a column depends on the columns before it.
-    parents : list of str
+    parents : tuple of str
         Other effects on which its prior depends.
     last : int or None
         For an effect that sums to zero, the row of its last entry in `GroupEffects.precision`. Such
-        an effect has a coordinate less than entries.
+        an effect has one coordinate fewer than entries.
     """
 
     name: str
@@ -108,7 +108,7 @@ class EffectGraphs:
     Attributes
     ----------
     values, others : list of TensorVariable
-        Value variables in the order of a position, and those of variables that are no effects.
+        Value variables in the order of a position, and those of variables that are no effects, θ.
     effects : list of GroupVariable
     scales : list of Scale or None
         M of each effect; None for the identity.
@@ -362,11 +362,7 @@ class NormalCurvature:
         zero_sums = [each.value for each in graphs.effects if each.zero_sum is not None]
         if zero_sums:
             raise NotByIndexError(*zero_sums)
-        by_group = {
-            each.variable.value: each.value.T if each.is_transposed else each.value
-            for each in graphs.effects
-        }
-        sd, *vectors = statistics.graphs([by_group.get(each, each) for each in graphs.values])
+        sd, *vectors = by_group(statistics.graphs(graphs.values), graphs.effects)
         rows = RowsByIndex([each.value for each in graphs.effects])
         columns = GatheredColumns([], [], [], [])
         self._parts, slopes = [], []

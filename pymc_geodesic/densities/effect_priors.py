@@ -101,7 +101,8 @@ class GroupVariable:
     is_transposed : bool
         Whether ``value`` is the transpose of the value variable.
     zero_sum : TensorVariable or None
-        Value variable of an effect that sums to zero, which has an entry less than ``value``.
+        Value variable of an effect that sums to zero, which has one entry fewer than
+        ``value``.
     """
 
     variable: ManifoldVariable

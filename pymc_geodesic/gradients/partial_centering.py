@@ -68,14 +68,16 @@ class TriangularFactor:
         First and last (exclusive) coordinate in the order of elimination of each variable, and
         whether the parameters of priors change with its values. The last segment is that of all
         variables without a prior as an effect.
-    starts, columns, couplings : ndarray
-        L_ki / L_ii of the sparse rows, as in a CSR matrix with sorted columns; ``starts`` has the
-        length ``n_sparse`` + 1. No row has a column of its own segment.
+    starts : ndarray of int64, shape (n_sparse + 1,)
+    columns : ndarray of uint32
+    couplings : ndarray of float32
+        L_ki / L_ii of the sparse rows, as in a CSR matrix with sorted columns. No row has a column
+        of its own segment.
     zero_sums : ndarray of int, shape (n_zero_sums, 2)
         First and last (exclusive) coordinate of each effect that sums to zero, which are dense.
         Columns with these numbers, and ``size + k`` for the last one, are the entries of the effect
         k, of which there is one more than coordinates.
-    dense : ndarray, shape (size − n_sparse, size − n_sparse)
+    dense : ndarray of float32, shape (size − n_sparse, size − n_sparse)
         L_ki / L_ii of the other rows, above the diagonal. Like ``couplings`` in single precision:
         any numbers define a change of coordinates, and these take half the time to read.
     precision : ndarray, shape (size,)
@@ -121,8 +123,8 @@ class Coordinates(NamedTuple):
     order: Integers
     segments: np.ndarray
     starts: Integers
-    columns: Integers
-    couplings: Vector
+    columns: np.ndarray
+    couplings: np.ndarray
     zero_sums: np.ndarray
     dense: np.ndarray
     precision: Vector
