@@ -7,8 +7,7 @@ variables of other steps are explicit inputs; the graphs have no shared variable
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import batched
 
@@ -29,6 +28,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor, indices_from_subtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_geodesic.densities.block_errors import ModelError, explain_block_errors
 from pymc_geodesic.densities.graphs import MAX_CONSTANT_SIZE, rebuild_graphs
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.failure_modes import see
@@ -142,10 +142,6 @@ class Density:
         return [*self.others.values(), *self.arrays, *(row.block for row in self.rows)]
 
 
-class _ModelError(ValueError):
-    """An error with a complete message, which `_explain_block_errors` does not extend."""
-
-
 def build_density(
     model: Model,
     variables: Sequence[ManifoldVariable],
@@ -195,7 +191,7 @@ def build_density(
     replacements |= {data: row.block for data, row in blocks.items()}
     normal = [term for term in terms if not local and _is_observed_normal(term, model)]
     parameters = _normal_parameters(normal, parametrization)
-    with _explain_block_errors(model, inputs):
+    with explain_block_errors(model, inputs):
         graphs = rebuild_graphs([*(term.graph for term in terms), *parameters], replacements)
     for term in terms:
         _check_drawn_together(term, blocks)
@@ -218,7 +214,7 @@ def build_density(
     density.row_terms += [
         Term("the volume of local variables", volume) for volume in parametrization.local_volumes
     ]
-    with _explain_block_errors(model, inputs):
+    with explain_block_errors(model, inputs):
         _make_inputs_explicit(density, model, inputs.whole)
     return density
 
@@ -427,7 +423,7 @@ def _dim_lengths(
     return lengths
 
 
-# --- errors of blocks that do not fit -----------------------------------------------------------
+# --- checks of pm.Minibatch ---------------------------------------------------------------------
 
 
 def _check_drawn_together(term: Term, blocks: Mapping[Variable, RowInput]) -> None:
@@ -451,84 +447,6 @@ def _check_total_sizes(row_terms: Sequence[Term]) -> None:
                 "to the number of all rows"
             )
             raise ValueError(see(message, "minibatch"))
-
-
-@contextmanager
-def _explain_block_errors(model: Model, inputs: RowInputs) -> Iterator[None]:
-    """Add a remedy to PyTensor's errors for a block of rows that does not fit the model."""
-    try:
-        yield
-    except _ModelError:
-        raise
-    except (IndexError, TypeError, ValueError) as error:
-        if not inputs.arrays and not inputs.drawn:
-            raise
-        if inputs.drawn:
-            message = (
-                f"the rows of pm.Minibatch do not match the rest of the model ({error}). "
-                "Draw all data with a row per observation together, including observed values: "
-                "X_rows, y_rows = pm.Minibatch(X, y, batch_size=...)"
-            )
-            raise ValueError(see(message, "minibatch")) from error
-        others = [data.name for data in model.data_vars if data.name not in inputs.arrays]
-        known = f"the model also has {others}" if others else "the model has no other containers"
-        message = (
-            f"a block of rows of minibatch={list(inputs.arrays)} does not match the rest of the "
-            f"model ({error}). Name every container with a row per observation, and use containers "
-            f"for observed values; {known}{_suggest_local(model, inputs)}"
-            f"{_suggest_arrays(model, inputs)}. Observations that are not conditionally "
-            "independent, as in a Gaussian process or a time series, cannot be divided into "
-            "minibatches: use all rows, without batch_size="
-        )
-        raise ValueError(see(message, "minibatch")) from error
-
-
-def _suggest_local(model: Model, inputs: RowInputs) -> str:
-    """Suggest local= for free variables with as many values as there are rows."""
-    lengths = {len(model[name].get_value(borrow=True)) for name in inputs.arrays}
-    start = model.initial_point(random_seed=0)  # with dims, static shapes are unknown
-    found: dict[bool, list[str]] = {True: [], False: []}
-    for rv in model.free_RVs:
-        value = start[model.rvs_to_values[rv].name]
-        if value.shape and value.shape[0] in lengths:
-            found[value.dtype.kind == "f"].append(rv.name)
-    suggestion = ""
-    if found[True]:
-        suggestion += f". If {found[True]} have a value for each row, name them in local="
-    if found[False]:
-        suggestion += (
-            f". If {found[False]} are discrete with a value for each row, marginalize them, as "
-            "pm.Mixture does"
-        )
-    return suggestion
-
-
-def _suggest_arrays(model: Model, inputs: RowInputs) -> str:
-    """Suggest remedies for data whose first axis is not the rows, and for hidden data."""
-    n_rows = len(model[next(iter(inputs.arrays))].get_value(borrow=True))
-    suggestion, graphs = "", [*model.observed_RVs, *model.potentials]
-    for leaf in ancestors(graphs, blockers=model.free_RVs):
-        if isinstance(leaf, Constant):
-            shape = np.shape(leaf.data)
-        elif isinstance(leaf, SharedVariable) and not isinstance(leaf.type, RandomType):
-            shape = np.shape(leaf.get_value(borrow=True))
-        else:
-            continue
-        if len(shape) > 1 and shape[0] != n_rows == shape[-1]:
-            suggestion += (
-                f". An array of shape {shape} has the rows along its last axis: transpose it, so "
-                "that the rows are the first axis"
-            )
-        elif shape and shape[0] > n_rows:
-            suggestion += (
-                f". An array has {shape[0]:,} rows: if the {n_rows:,} observations are a subset of "
-                "them, select these rows outside the model"
-            )
-    if any(type(rv.owner.op).__name__.startswith("CustomDist") for rv in model.observed_RVs):
-        suggestion += (
-            ". Arrays inside the logp of a pm.CustomDist are not found: pass them as parameters"
-        )
-    return ". ".join(dict.fromkeys(suggestion.split(". ")))
 
 
 # --- explicit inputs ----------------------------------------------------------------------------
@@ -579,7 +497,7 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             replacements[variable] = copy
             density.arrays[copy] = data
         elif not isinstance(variable, Constant) and variable not in known:
-            raise _ModelError(
+            raise ModelError(
                 see(f"The log-density depends on {variable}, which has no value", "minibatch")
             )
     if replacements:
@@ -596,4 +514,4 @@ def _make_inputs_explicit(density: Density, model: Model, resized: Collection[st
             f"{unused[0].name!r} has a row per observation, but the log-density does not depend on "
             "it. Remove it from minibatch=, or from the model"
         )
-        raise _ModelError(see(message, "minibatch"))
+        raise ModelError(see(message, "minibatch"))
