@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -65,6 +65,32 @@ def compile_function(
     return function
 
 
+class _Chunk(NamedTuple):
+    """Rows of a minibatch that are sampled together.
+
+    Parameters
+    ----------
+    rows : slice
+    product : Product
+        Manifolds of the local variables of these rows, one component for each variable.
+    position : ndarray, shape (size,)
+        Coordinates of the rows, updated in place.
+    context : ndarray of int64
+        Context of the function that returns the gradient of all rows, followed by the log-density
+        of each row. Its argument is the number of rows.
+    """
+
+    rows: slice
+    product: Product
+    position: np.ndarray
+    context: np.ndarray
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return int(self.rows.stop - self.rows.start)
+
+
 class RowConditional:
     """Local variables of the rows of a minibatch, drawn by GMC.
 
@@ -104,7 +130,7 @@ class RowConditional:
         self._size = source.batch_size
         self._points_per_row = [v.rows // source.n_rows for v in local]
         self._n_draws, self._n_discarded, self._n_steps = n_draws, n_discarded, n_steps
-        self._chunks = parts_of(self._size, math.ceil(self._size / CHUNK))
+        self._parts = parts_of(self._size, math.ceil(self._size / CHUNK))
         self.acceptance_rate = math.nan
         self.density = build_density(model, variables, RowInputs(source.arrays), local=local)
         self._indices = IndexCheck(model, [*variables, *local], self.density, source)
@@ -181,125 +207,90 @@ class RowConditional:
         draws : list of ndarray, shape (n_draws, batch_size, ...)
         """
         fixed = [np.ascontiguousarray(array) for array in self._fixed(*coordinates, *arguments)]
-        jobs = [self._chunk_job(chunk, fixed, local) for chunk in self._chunks]
-        streams = split_stream(stream, len(jobs))
-        step = self._first_step_size(jobs[0], stream) if step_size is None else step_size
+        chunks = [self._chunk(rows, fixed, local) for rows in self._parts]
+        streams = split_stream(stream, len(chunks))
+        step = self._first_step_size(chunks[0], stream) if step_size is None else step_size
         draws = [np.empty((self._n_draws, self._size, *v.shape[1:])) for v in self._local]
 
         def run(i: int) -> tuple[float, int]:
-            return self._run_chunk(self._chunks[i], *jobs[i], step, streams[i], draws, local)
+            return self._sample_chunk(chunks[i], step, streams[i], draws, local)
 
         if self._logp_grad.interpreted:  # functions of PyTensor are not thread-safe
-            results = [run(i) for i in range(len(jobs))]
+            results = [run(i) for i in range(len(chunks))]
         else:
-            results = workers.run(run, len(jobs))
+            results = workers.run(run, len(chunks))
         self._logp_grad.raise_error()
         self.acceptance_rate = sum(total for total, _ in results) / self._size
         return step, results[0][1], draws
 
-    def _chunk_job(
-        self, chunk: slice, fixed: Sequence[np.ndarray], local: Sequence[np.ndarray]
-    ) -> tuple[Product, np.ndarray, np.ndarray]:
-        """Product manifold, packed position and context of some rows."""
-        n = chunk.stop - chunk.start
+    def _chunk(
+        self, rows: slice, fixed: Sequence[np.ndarray], local: Sequence[np.ndarray]
+    ) -> _Chunk:
+        """Pack the coordinates of some rows, and point a context at their data."""
+        n = rows.stop - rows.start
         product = Product(
             [
                 (v.name, v.manifold, n * points)
                 for v, points in zip(self._local, self._points_per_row, strict=True)
             ]
         )
-        position = np.concatenate([q.reshape(self._size, -1)[chunk].ravel() for q in local])
+        position = np.concatenate([q.reshape(self._size, -1)[rows].ravel() for q in local])
         context = np.zeros(max(len(fixed), 1), dtype=np.int64)
         for i, (array, variable) in enumerate(zip(fixed, self._frontier, strict=True)):
             has_rows = variable.type.ndim > 0 and variable.type.shape[0] is None
-            offset = chunk.start * array.strides[0] if has_rows else 0
+            offset = rows.start * array.strides[0] if has_rows else 0
             context[i] = array.ctypes.data + offset
-        return product, position, context
+        return _Chunk(rows, product, position, context)
 
-    def _run_chunk(
+    def _sample_chunk(
         self,
-        chunk: slice,
-        product: Product,
-        position: np.ndarray,
-        context: np.ndarray,
+        chunk: _Chunk,
         step_size: float,
         stream: np.ndarray,
         draws: Sequence[np.ndarray],
         local: Sequence[np.ndarray],
     ) -> tuple[float, int]:
-        n = chunk.stop - chunk.start
-        kept = np.empty((self._n_draws, position.size))
-        acceptance = np.empty(n)
-        n_grad = self._sample_rows(product, context, position, kept, step_size, stream, acceptance)
-        parts = product.slices.values()
-        for i, (variable, part) in enumerate(zip(self._local, parts, strict=True)):
-            draws[i][:, chunk] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])
-            q = local[i].reshape(self._size, -1)
-            q[chunk] = position[part].reshape(n, -1)
-        return float(acceptance.sum()), n_grad
-
-    def _sample_rows(
-        self,
-        product: Product,
-        context: np.ndarray,
-        position: np.ndarray,
-        kept: np.ndarray,
-        step_size: float,
-        stream: np.ndarray,
-        acceptance: np.ndarray,
-    ) -> int:
         """Draw the local variables of some rows, with a Metropolis correction for each row.
-
-        Parameters
-        ----------
-        product : Product
-            Manifolds of the local variables of these rows, one component for each variable.
-        context : ndarray of int64
-            Context of the function that returns the gradient of all rows, followed by the
-            log-density of each row. Its argument is the number of rows.
-        position : ndarray, shape (size,)
-            Coordinates of the rows, updated in place.
-        kept : ndarray, shape (n_draws, size)
-            Receives the draws.
-        step_size : float
-        stream : ndarray of uint64
-        acceptance : ndarray, shape (n,)
-            Receives the mean acceptance probability of each row.
 
         Returns
         -------
-        int
+        total : float
+            Sum of the mean acceptance probabilities of the rows.
+        n_grad : int
             Number of gradient evaluations.
         """
-        n = acceptance.size
+        n, position = chunk.n_rows, chunk.position
+        kept, acceptance = np.empty((self._n_draws, position.size)), np.empty(n)
         _, n_grad = gmc(
-            Callback(self._logp_grad.address, context),
+            Callback(self._logp_grad.address, chunk.context),
             n,
-            product.space,
+            chunk.product.space,
             Chains(n, position, np.full(position.size + n, math.nan)),
             Leapfrog(step_size, self._n_steps, JITTER),
             stream,
             Record(self._n_discarded, kept, acceptance, np.empty((2, 0))),
         )
-        return n_grad
+        parts = chunk.product.slices.values()
+        for i, (variable, part) in enumerate(zip(self._local, parts, strict=True)):
+            draws[i][:, chunk.rows] = kept[:, part].reshape(self._n_draws, n, *variable.shape[1:])
+            q = local[i].reshape(self._size, -1)
+            q[chunk.rows] = position[part].reshape(n, -1)
+        return float(acceptance.sum()), n_grad
 
-    def _first_step_size(
-        self, job: tuple[Product, np.ndarray, np.ndarray], stream: np.ndarray
-    ) -> float:
-        product, position, context = job
-        n = product.components[0][2] // self._points_per_row[0]
-        direction = np.empty(position.size)
-        refresh_velocity(product.blocks, position, direction, stream)
+    def _first_step_size(self, chunk: _Chunk, stream: np.ndarray) -> float:
+        """Choose a step size by the largest curvature, by power iterations."""
+        direction = np.empty(chunk.position.size)
+        refresh_velocity(chunk.product.blocks, chunk.position, direction, stream)
         curvature = 0.0
         for _ in range(_POWER_ITERATIONS):
             curvature = probe(
-                Callback(self._logp_grad.address, context),
-                n,
-                product.space,
-                Line(position, direction, 1e-6),
+                Callback(self._logp_grad.address, chunk.context),
+                chunk.n_rows,
+                chunk.product.space,
+                Line(chunk.position, direction, 1e-6),
                 np.empty(0),
                 np.empty(len(self._local)),
-                n,
+                chunk.n_rows,
             )
         self._logp_grad.raise_error()
         return 0.5 / math.sqrt(max(abs(curvature), 1.0)) if math.isfinite(curvature) else 1e-3
