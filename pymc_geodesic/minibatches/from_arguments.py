@@ -368,8 +368,7 @@ def _streamed_source(
 ) -> RowSource:
     batches, batch_size = arguments.batches, arguments.batch_size
     assert batches is not None
-    total = arguments.total_size
-    total = getattr(batches, "total_size", None) if total is None else total
+    total = arguments.n_rows
     if total is None:
         raise ValueError("batches= has no total_size. Pass total_size=, the number of all rows")
     blocks = BlockFormat(
@@ -521,11 +520,9 @@ def named_row_source(
         return None
     _check_not_drawn(model, arguments)
     containers = {name: _container(model, name) for name in arguments.names}
-    batch_size = arguments.batch_size
     if arguments.batches is not None:
         return _streamed_source(arguments, containers, noise)
-    if batch_size is None:
-        batch_size = default_batch_size
+    batch_size = arguments.batch_size or default_batch_size
     if batch_size is None:
         raise ValueError(
             "minibatch= needs batch_size=, the number of rows of a minibatch. Set batch_size= or "

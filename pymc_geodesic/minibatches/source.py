@@ -328,16 +328,15 @@ class StreamedSource(RowSource):
 
 
 class AllRows(RowSource):
-    """Source of all rows, without minibatches."""
+    """Source without minibatches: the log-density contains all rows, and has no blocks."""
 
     replaces_arrays = False
     has_all_rows = True
 
-    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.arrays = {k: np.ascontiguousarray(v) for k, v in (arrays or {}).items()}
-        lengths = {len(a) for a in self.arrays.values()}
-        self.n_rows = self.batch_size = lengths.pop() if lengths else 1
+        self.arrays = {}
+        self.n_rows = self.batch_size = 1
         self._starts = np.zeros(1, dtype=np.int64)
 
     def reset(self, seed: int) -> None:
@@ -350,8 +349,8 @@ class AllRows(RowSource):
         return self._starts
 
     def row_indices(self, start: int) -> np.ndarray:
-        """All rows."""
-        return np.arange(self.n_rows)
+        """Raise ValueError: rows have no numbers."""
+        raise ValueError("local= needs rows that are named by minibatch=")
 
     @property
     def state(self) -> dict[str, Any]:
@@ -387,7 +386,7 @@ no further related rows are needed."""
 
 
 def _related_rows(
-    arrays: Mapping[str, np.ndarray], n: int, numbers: np.ndarray | None = None
+    arrays: Mapping[str, np.ndarray], n: int, numbers: np.ndarray | None
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Choose rows that are dependent in models of time series, panels and groups.
 
@@ -401,9 +400,8 @@ def _related_rows(
         At least one array.
     n : int
         Number of rows to choose, even.
-    numbers : ndarray of int, shape (n_rows,), optional
-        Original row number of each row of the arrays; by default the arrays are in the original
-        order.
+    numbers : ndarray of int, shape (n_rows,), or None
+        Original row number of each row of the arrays; None if they are in the original order.
 
     Yields
     ------
