@@ -85,14 +85,14 @@ class LogTerms:
     Parameters
     ----------
     model : pymc.Model
-    without : collection of str
+    without : iterable of str
         Data containers whose values are placeholders for streamed rows.
-    own : collection of str
+    own : iterable of str
         Variables whose prior terms are omitted, because the sampler may start at the boundary of
         their support.
     """
 
-    def __init__(self, model: Model, without: Iterable[str] = (), own: Iterable[str] = ()) -> None:
+    def __init__(self, model: Model, without: Iterable[str], own: Iterable[str]) -> None:
         self._model = model
         omitted = set(own)
         variables = [v for v in (*model.basic_RVs, *model.potentials) if v.name not in omitted]

@@ -90,9 +90,7 @@ def observed_with_total_size(model: Model, names: Sequence[str]) -> list[str]:
 # --- total number of rows -----------------------------------------------------------------------
 
 
-def warn_about_wrong_total_size(
-    model: Model, source: RowSource, total_size: int | None = None
-) -> None:
+def warn_about_wrong_total_size(model: Model, source: RowSource, total_size: int | None) -> None:
     """Warn about a ``total_size`` of an observed variable that is not its number of rows.
 
     The log-density is multiplied by ``total_size`` / n for a minibatch of n rows. A wrong value
@@ -103,7 +101,7 @@ def warn_about_wrong_total_size(
     ----------
     model : pymc.Model
     source : RowSource
-    total_size : int, optional
+    total_size : int or None
         N as specified in the step.
     """
     named = {model[name] for name in source.names}

@@ -156,7 +156,7 @@ class ChangeOfCoordinates:
         self,
         inner: GradientFunctionLike,
         size: int,
-        widths: Sequence[int] = (),
+        widths: Sequence[int],
         *,
         n_values: int = 0,
     ) -> None:

@@ -307,7 +307,7 @@ class SecondOrderControlVariates:
     curvature : RowCurvature
     n_euclidean : int
         d, number of Euclidean coordinates, which come first.
-    rare : RareRows, optional
+    rare : RareRows or None
         Rows that are added without control variates.
 
     Attributes
@@ -327,9 +327,7 @@ class SecondOrderControlVariates:
         Whether whitened coordinates are clipped, rather than those of the model.
     """
 
-    def __init__(
-        self, curvature: RowCurvature, n_euclidean: int, rare: RareRows | None = None
-    ) -> None:
+    def __init__(self, curvature: RowCurvature, n_euclidean: int, rare: RareRows | None) -> None:
         size, structure = curvature.size, curvature.structure
         self._curvature, self._rare = curvature, rare
         self._others, self._hessian_of_others = np.zeros(size), StructuredHessian(structure)

@@ -180,8 +180,8 @@ class RowCurvature:
         Containers of the row blocks.
     batch_size, n_rows : int
         n and N.
-    structure : HessianStructure, optional
-        Structure of the Hessian; dense by default.
+    structure : HessianStructure or None
+        Structure of the Hessian; None if it is dense.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class RowCurvature:
         names: list[str],
         batch_size: int,
         n_rows: int,
-        structure: HessianStructure | None = None,
+        structure: HessianStructure | None,
     ) -> None:
         self.inner, self.minibatch, self.size = inner, minibatch, size
         self.structure = HessianStructure.dense(size) if structure is None else structure

@@ -465,7 +465,7 @@ class PartialCentering:
         size: int,
         entries: np.ndarray,
         is_offset: np.ndarray,
-        n_zero_sums: int = 0,
+        n_zero_sums: int,
     ) -> None:
         self._prior, self._size = prior, size
         self._entries = np.asarray(entries, dtype=np.int64)

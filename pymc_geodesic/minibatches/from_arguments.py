@@ -103,7 +103,7 @@ class MinibatchArguments:
 
 
 def rows_as_containers(
-    model: Model, arguments: MinibatchArguments, *, has_local: bool = False
+    model: Model, arguments: MinibatchArguments, *, has_local: bool
 ) -> tuple[Model, MinibatchArguments, ModelRows | None]:
     """Find the rows that arguments select in a model, and convert them to data containers.
 

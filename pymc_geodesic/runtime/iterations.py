@@ -35,7 +35,7 @@ def each_chain(
         yield chain, rng, iterations_seen
 
 
-def draw_after(iteration: int, tune: int, thin: int = 1) -> int | None:
+def draw_after(iteration: int, tune: int, thin: int) -> int | None:
     """Return the draw that an iteration completes; None in warm-up and between thinned draws.
 
     Examples
