@@ -443,55 +443,64 @@ def manifold_variables(
             f"manifolds= names {unknown}, which are not sampled by this step. Its variables are "
             f"{names}"
         )
-    initial_point = model.initial_point(random_seed=0)
+    start = model.initial_point(random_seed=0)
+    return [
+        _manifold_variable(model, value, start[value.name], manifolds, by_row, manifold)
+        for value in values
+    ]
 
-    variables = []
-    for value in values:
-        rv = model.values_to_rvs[value]
-        if value.dtype not in ("float64", "float32"):
-            raise ValueError(
-                f"{rv.name!r} is discrete ({value.dtype}), but gradient samplers need continuous "
-                "variables. Leave it to another step method"
-            )
-        transform = model.rvs_to_transforms[rv]
-        initial = np.asarray(initial_point[value.name], dtype=float)
-        if initial.size == 0:
-            raise ValueError(
-                f"{rv.name!r} has shape {initial.shape} and no elements. Remove it from vars"
-            )
-        kind = manifolds.get(rv.name)
-        if kind is None:
-            natural = _default_transform(rv.owner.op, rv) if transform is None else transform
-            kind = manifold or natural_manifold(natural)
-        if kind in (Sphere, Stiefel) and value.dtype != "float64":
-            raise ValueError(
-                f"{rv.name!r} has dtype {value.dtype}, but {kind.__name__} needs float64. Build "
-                'the model with pytensor.config.floatX = "float64"'
-            )
-        on_manifold = kind is not Euclidean
-        backward, forward = (
-            transform_functions(rv.name, transform, rv) if on_manifold else (identity, identity)
+
+def _manifold_variable(
+    model: Model,
+    value: TensorVariable,
+    initial: np.ndarray,
+    manifolds: Mapping[str, type[Manifold]],
+    by_row: bool,
+    manifold: type[Manifold] | None,
+) -> ManifoldVariable:
+    """Find the manifold of a variable, given its initial value; see `manifold_variables`."""
+    rv = model.values_to_rvs[value]
+    if value.dtype not in ("float64", "float32"):
+        raise ValueError(
+            f"{rv.name!r} is discrete ({value.dtype}), but gradient samplers need continuous "
+            "variables. Leave it to another step method"
         )
-        shape = backward(initial).shape
-        own, rows = _manifold_of_shape(kind, rv.name, shape, by_row)
-        check_support(rv.name, kind, transform, rv)
-        variables.append(
-            ManifoldVariable(
-                name=rv.name,
-                value_name=value.name,
-                rv=rv,
-                value=value,
-                manifold=own,
-                rows=rows,
-                shape=shape,
-                value_shape=initial.shape,
-                on_manifold=on_manifold,
-                backward=backward,
-                forward=forward,
-                is_angle=kind is Euclidean and isinstance(transform, CircularTransform),
-            )
+    initial = np.asarray(initial, dtype=float)
+    if initial.size == 0:
+        raise ValueError(
+            f"{rv.name!r} has shape {initial.shape} and no elements. Remove it from vars"
         )
-    return variables
+    transform = model.rvs_to_transforms[rv]
+    kind = manifolds.get(rv.name)
+    if kind is None:
+        natural = _default_transform(rv.owner.op, rv) if transform is None else transform
+        kind = manifold or natural_manifold(natural)
+    if kind in (Sphere, Stiefel) and value.dtype != "float64":
+        raise ValueError(
+            f"{rv.name!r} has dtype {value.dtype}, but {kind.__name__} needs float64. Build "
+            'the model with pytensor.config.floatX = "float64"'
+        )
+    on_manifold = kind is not Euclidean
+    backward, forward = (
+        transform_functions(rv.name, transform, rv) if on_manifold else (identity, identity)
+    )
+    shape = backward(initial).shape
+    own, rows = _manifold_of_shape(kind, rv.name, shape, by_row)
+    check_support(rv.name, kind, transform, rv)
+    return ManifoldVariable(
+        name=rv.name,
+        value_name=value.name,
+        rv=rv,
+        value=value,
+        manifold=own,
+        rows=rows,
+        shape=shape,
+        value_shape=initial.shape,
+        on_manifold=on_manifold,
+        backward=backward,
+        forward=forward,
+        is_angle=kind is Euclidean and isinstance(transform, CircularTransform),
+    )
 
 
 def angles_of(variables: Sequence[ManifoldVariable]) -> list[str]:
