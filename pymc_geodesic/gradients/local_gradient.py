@@ -31,13 +31,12 @@ from pymc_geodesic.densities.compilation import FixedArray, compile_gradient
 from pymc_geodesic.densities.graphs import split_at_frontier
 from pymc_geodesic.densities.log_density import Density, build_density
 from pymc_geodesic.densities.variables import ManifoldVariable, product_of
-from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.minibatch_gradient import scaled_row_terms
 from pymc_geodesic.gradients.row_conditional import RowConditional, compile_function
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
 from pymc_geodesic.minibatches.row_inputs import RowInputs
-from pymc_geodesic.minibatches.source import RowSource
+from pymc_geodesic.minibatches.source import RowSource, check_shape
 from pymc_geodesic.runtime.threads import Workers
 
 TARGET_ACCEPT = 0.8
@@ -175,15 +174,8 @@ class LocalGradient(GradientEstimator):
 
     def _array_of(self, copy: TensorVariable, holder: np.ndarray | SharedVariable) -> np.ndarray:
         """Return the current value of data without minibatches, and check its shape."""
-        array, expected = self.source.whole_array(holder), copy.type.shape
-        if any(
-            length not in (None, now) for length, now in zip(expected, array.shape, strict=True)
-        ):
-            message = (
-                f"data container {copy.name!r} had shape {expected} when this step was created "
-                f"and has {array.shape} now. Create the step again"
-            )
-            raise ValueError(see(message, "changed-data"))
+        array = self.source.whole_array(holder)
+        check_shape(str(copy.name), array, copy.type.shape)
         return array
 
     @property

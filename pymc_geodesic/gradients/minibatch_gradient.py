@@ -53,6 +53,7 @@ from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.fisher import row_variances
 from pymc_geodesic.gradients.full_gradient import RowCurvature, TotalGradient
 from pymc_geodesic.gradients.structured_hessian import HessianStructure
+from pymc_geodesic.minibatches.source import check_shape
 from pymc_geodesic.minibatches.stratified_sample import shares_of_entries, shares_of_levels
 
 # --- log-density and its inputs -----------------------------------------------------------------
@@ -243,15 +244,9 @@ class MinibatchGradient(GradientEstimator):
             position += 1
         for copy, holder in self._density.arrays.items():
             array = self.source.whole_array(holder)
-            expected = self._inputs[position].shape
+            check_shape(str(copy.name), array, self._inputs[position].shape)
             if copy.name in self._resized:
                 self._whole_inputs[copy.name] = position
-            elif array.shape != expected:
-                message = (
-                    f"data container {copy.name!r} had shape {expected} when this step was created "
-                    f"and has {array.shape} now. Create the step again"
-                )
-                raise ValueError(see(message, "changed-data"))
             self._point_all_at(position, np.ascontiguousarray(array))
             position += 1
         for statistics in self._statistics:

@@ -49,6 +49,23 @@ def check_numbers(name: str, array: np.ndarray, bounds: Collection[str] = ()) ->
         raise ValueError(see(message, "missing-values"))
 
 
+def check_shape(name: str, array: np.ndarray, expected: tuple[int | None, ...]) -> None:
+    """Check that data have the shape for which a step was created; None is any length.
+
+    Raises
+    ------
+    ValueError
+        If they do not; the message names the container.
+    """
+    lengths = zip(expected, array.shape, strict=True)
+    if any(length not in (None, now) for length, now in lengths):
+        message = (
+            f"data container {name!r} had shape {expected} when this step was created and has "
+            f"{array.shape} now. Create the step again"
+        )
+        raise ValueError(see(message, "changed-data"))
+
+
 def describe_undefined(array: np.ndarray) -> tuple[str, str] | None:
     """Describe NaN, infinite or too large values of an array, and a remedy; None without any.
 
@@ -197,13 +214,7 @@ class RowSource(ABC):
                 message = f"the sparse data {name!r} have changed. Create the step again"
                 raise ValueError(see(message, "changed-data"))
             value = evaluate_data(container)
-            expected = (self.n_rows, *self.arrays[name].shape[1:])
-            if value.shape != expected:
-                message = (
-                    f"data container {name!r} had shape {expected} when this step was created and "
-                    f"has {value.shape} now. Create the step again"
-                )
-                raise ValueError(see(message, "changed-data"))
+            check_shape(name, value, (self.n_rows, *self.arrays[name].shape[1:]))
             check_numbers(name, value, self._bounds)
             self.replace_rows(name, value)
             self._copied[name] = behind
