@@ -354,7 +354,7 @@ class NormalCurvature:
     Raises
     ------
     NotByIndexError
-        If an entry of u depends on an effect in another way than by an index.
+        If an effect sums to zero, or an entry of u depends on one in another way than by an index.
     """
 
     def __init__(self, graphs: EffectGraphs, statistics: NormalStatistics) -> None:

@@ -1,4 +1,4 @@
-r"""Group effects of a model: how rows use them, their curvature, and their priors.
+r"""Group effects of a model: precision matrix of the posterior, and parameters of the priors.
 
 A group effect is a variable with a normal prior of which each row of the observations takes one
 entry by an index, as ``effect[group]`` in ``effect[group] + X @ beta``. A row then depends on a few
