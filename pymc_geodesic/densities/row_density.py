@@ -421,30 +421,10 @@ def check_independent_rows(
         If rows are dependent; the message names the variable or potential.
     """
     n = min(_INDEPENDENT_ROWS, source.n_rows)
-    function = pymc_compile(
-        [*density.coordinates, *density.inputs],
-        density.row_graphs,
-        mode="FAST_COMPILE",
-        on_unused_input="ignore",
-        trust_input=True,
-    )
-    values = _random_inputs(model, density, variables, source, n)
-
-    def terms_of(rows: slice) -> list[np.ndarray]:
-        inputs = [np.ascontiguousarray(v[rows]) if has_rows else v for v, has_rows in values]
-        return [np.asarray(term) for term in function(*inputs)]
-
     cut = (n + 1) // 2
-    try:
-        with np.errstate(all="ignore"):
-            parts = [terms_of(slice(n)), terms_of(slice(cut)), terms_of(slice(cut, n))]
-    except (ValueError, TypeError, IndexError, AssertionError) as error:
-        message = (
-            f"local= needs a model that can be evaluated for a subset of its rows ({error}). Name "
-            "every container with a row per observation in minibatch=, every variable with a row "
-            "per observation in local=, and use containers for observed values"
-        )
-        raise ValueError(see(message, "local")) from error
+    parts = _values_of_rows(
+        model, density, variables, source, [slice(n), slice(cut), slice(cut, n)]
+    )
     local = {c for c in density.coordinates if c.type.shape[:1] == (None,)}
     for term, whole, first, last in zip(density.row_terms, *parts, strict=True):
         if local.isdisjoint(ancestors([term.graph])):
@@ -464,6 +444,45 @@ def check_independent_rows(
                 "together with the others, without local="
             )
             raise ValueError(see(message, "local"))
+
+
+def _values_of_rows(
+    model: Model,
+    density: Density,
+    variables: Sequence[ManifoldVariable],
+    source: RowSource,
+    parts: Sequence[slice],
+) -> list[list[np.ndarray]]:
+    """Evaluate the row terms at random values, for parts of the rows of which the first has all.
+
+    Raises
+    ------
+    ValueError
+        If the log-density cannot be evaluated for these rows.
+    """
+    function = pymc_compile(
+        [*density.coordinates, *density.inputs],
+        density.row_graphs,
+        mode="FAST_COMPILE",
+        on_unused_input="ignore",
+        trust_input=True,
+    )
+    values = _random_inputs(model, density, variables, source, parts[0].stop)
+
+    def terms_of(rows: slice) -> list[np.ndarray]:
+        inputs = [np.ascontiguousarray(v[rows]) if has_rows else v for v, has_rows in values]
+        return [np.asarray(term) for term in function(*inputs)]
+
+    try:
+        with np.errstate(all="ignore"):
+            return [terms_of(rows) for rows in parts]
+    except (ValueError, TypeError, IndexError, AssertionError) as error:
+        message = (
+            f"local= needs a model that can be evaluated for a subset of its rows ({error}). Name "
+            "every container with a row per observation in minibatch=, every variable with a row "
+            "per observation in local=, and use containers for observed values"
+        )
+        raise ValueError(see(message, "local")) from error
 
 
 def _random_inputs(
