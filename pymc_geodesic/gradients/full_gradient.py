@@ -154,13 +154,15 @@ class TotalGradient:
         """
         total, part = np.zeros(self._size + 1), np.empty(self._size + 1)
         self.weights[2] = rest
-        for arrays, n_rows in parts:
-            self.set_rows(arrays, n_rows)
-            evaluate(self.logp_grad.address, position, 0, self.logp_grad.context, part)
-            self.logp_grad.raise_error()
-            total += part
-            self.weights[2] = 0.0
-        self.weights[2] = 1.0
+        try:
+            for arrays, n_rows in parts:
+                self.set_rows(arrays, n_rows)
+                evaluate(self.logp_grad.address, position, 0, self.logp_grad.context, part)
+                self.logp_grad.raise_error()
+                total += part
+                self.weights[2] = 0.0
+        finally:  # rows that are streamed may raise errors
+            self.weights[2] = 1.0
         return total
 
 

@@ -5,6 +5,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
+from pymc_geodesic.runtime.gradient_functions import evaluate
 from tests.gradients.rows_of_models import BY_DEFAULT, CASES, Setup, error, tolerance
 from tests.grids import by_default
 
@@ -67,6 +68,20 @@ def test_state_contains_the_sums_over_all_rows(setup, order):
     setup.gradient.rare.set_rows(setup.source.arrays, some_rows(setup), setup.case.batch_size)
     setup.gradient.state = state
     assert error(setup.estimates(setup.there), expected) < tolerance(setup)
+
+
+def test_errors_of_streamed_rows_leave_the_weights_of_other_terms(setup):
+    def interrupted():
+        yield setup.source.arrays, 10
+        raise EOFError
+
+    total = setup.gradient._total
+    expected = total.sum_over(setup.here, [(setup.source.arrays, 10)])
+    with pytest.raises(EOFError):
+        total.sum_over(setup.here, interrupted())
+    output = np.empty_like(expected)
+    evaluate(total.logp_grad.address, setup.here, 0, total.logp_grad.context, output)
+    np.testing.assert_array_equal(output, expected)
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
