@@ -275,7 +275,7 @@ def test_schedules_of_the_other_steps(step_class, value):
     [
         ({"step_size": np.inf}, "step_size must be positive, got inf"),
         ({"step_size": "auto"}, "step_size must be one positive number, got 'auto'"),
-        ({"n_steps": "3"}, "n_steps must be a positive integer, got '3'"),
+        ({"n_steps": "3"}, "n_steps must be an integer of at least 1, got '3'"),
     ],
 )
 def test_steps_of_positive_variables(step_class, arguments, message):

@@ -317,7 +317,7 @@ def test_start_without_a_gradient(step_class, step_size, tune):
         pm.Normal("y", X @ pm.Normal("a", shape=1), 1.0, observed=np.ones(2))
     step = make(model, step_class, step_size=step_size)
     with pytest.raises(
-        SamplingError, match=r"y: nan}. The data of 'y' contain NaN: drop or impute"
+        SamplingError, match=r"y: nan}. The data of 'y' contain NaN in row 1: drop or impute"
     ):
         step.step(start(model, step, tune=tune, draws=1))
 
