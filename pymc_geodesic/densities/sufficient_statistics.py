@@ -263,20 +263,11 @@ class NormalStatistics:
         for part in self._parts:
             weights = next(values).astype(float)
             if part.index is not None:
-                groups.append((part.size, self._checked(next(values), part.size), weights))
+                index = next(values).astype(np.int64) % part.size  # negative ones from the end
+                groups.append((part.size, index, weights))
             else:
                 dense.append((None if part.matrix is None else next(values), weights))
         return DesignMatrix(self.n_rows, groups, dense), observed.astype(float)
-
-    def _checked(self, index: np.ndarray, size: int) -> np.ndarray:
-        """Return an index without negative numbers."""
-        out_of_bounds = index[(index < -size) | (index >= size)]
-        if out_of_bounds.size:
-            raise IndexError(
-                f"index {out_of_bounds[0]} in the mean of {self.name!r} is out of bounds for an "
-                f"array of {size} entries. Correct the index"
-            )
-        return index.astype(np.int64) % size
 
 
 def _input(
