@@ -152,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--topics", type=int, default=6)
     parser.add_argument("--explore", type=int, default=900, help="tuning draws with minibatches")
-    parser.add_argument("--tune", type=int, default=75, help="tuning draws with all documents")
+    parser.add_argument("--tune", type=int, default=100, help="tuning draws with all documents")
     parser.add_argument("--draws", type=int, default=225, help="draws with all documents")
     parser.add_argument("--chains", type=int, default=2)
     parser.add_argument("--output", type=Path, default=Path("demo_output"))
