@@ -9,7 +9,7 @@ from tests.grids import slow
 from tests.steps.runs import sample
 
 N, TUNE, DRAWS = 2000, 400, 1000
-LATER_DRAW = 304
+LATER_DRAW = 80
 """Draw of an excursion: its point is one at which the gradient noise is measured."""
 
 
