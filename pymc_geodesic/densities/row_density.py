@@ -101,7 +101,6 @@ class RowDensity:
     def check_data(self) -> None:
         """Check the bounds of indices in memory; see `IndexCheck`."""
         self._indices.check()
-        self._indices.warn_about_negative()
 
     def levels(
         self, rows: Mapping[str, np.ndarray]

@@ -201,7 +201,7 @@ class IndexCheck:
             self._indices = indices
 
     def check(self) -> None:
-        """Check data in memory.
+        """Check data in memory, and warn of negative indices next to others.
 
         Raises
         ------
@@ -210,19 +210,16 @@ class IndexCheck:
         """
         if not self._indices:
             return
-        message = describe_out_of_bounds(self._indices, self._data())
+        data = self._data()
+        message = describe_out_of_bounds(self._indices, data)
         if message is not None:
             raise ValueError(see(message, "beyond-array"))
-
-    def warn_about_negative(self) -> None:
-        """Warn of negative indices, which count from the end, next to others."""
-        data = self._data() if self._indices else {}
         for index in self._indices:
             row = index.first_negative(data)
             if row is not None:
                 message = (
-                    f"row {row} of {index.names} is a negative index into {index.array}, which "
-                    "counts from its end. If it is the code -1 of a missing value in pandas, drop "
+                    f"row {row} of {index.names} is a negative index, which counts from the end "
+                    f"of {index.array}. If it is the code -1 of a missing value in pandas, drop "
                     "these rows"
                 )
                 warnings.warn(see(message, "beyond-array"), UserWarning, stacklevel=2)

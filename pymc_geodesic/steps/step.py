@@ -253,7 +253,7 @@ class GeodesicStep(BlockedStep):
         )
         if self.rows is not None:
             size = self.minibatches.batch_size
-            _log.info(f"{name}: {f'minibatches of {size:.0f} of ' if size else ''}{self.rows!r}")
+            _log.info(f"{name}: {f'minibatches of {int(size)} of ' if size else ''}{self.rows!r}")
         sampled = manifold_variables(
             self.model, self._names_in_copy(vars), manifolds, manifold=manifold
         )
@@ -290,7 +290,9 @@ class GeodesicStep(BlockedStep):
             self._center_effects()
         self.streamed = self.minibatches.streamed
         self._has_partial_data = bool(self.streamed) or draws_rows
-        if not (is_corrected or self.minibatches.names or self._has_partial_data):
+        has_rows = any(rv.type.ndim > 0 for rv in self.model.observed_RVs)
+        uses_all = not (self.minibatches.names or self._has_partial_data)
+        if has_rows and uses_all and not is_corrected:
             _log.info(f"{name}: gradients of all rows, since batch_size= is not set")
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)

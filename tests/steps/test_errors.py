@@ -118,6 +118,15 @@ def test_missing_values_of_set_data():
         sample(model, [step], draws=3, tune=3)
 
 
+def test_short_warm_up(caplog):
+    with pm.Model() as model:
+        pm.Normal("x")
+    step = GMC(model=model, compile_kwargs=INTERPRETED)
+    with caplog.at_level("WARNING", logger="pymc"):
+        sample(model, [step], draws=3, tune=99)
+    assert "tune=99 is too short for the warm-up of GMC. Use at least 100" in caplog.text
+
+
 def test_minibatch_argument_without_a_name(regression):
     with pytest.raises(ValueError, match=r"must be names of pm\.Data containers.*got a list"):
         SGGMC(model=regression, minibatch=[[1.0, 2.0]], batch_size=5)

@@ -186,6 +186,15 @@ def test_pairs_without_noisy_rows_do_not_choose_the_order(monkeypatch):
     assert second < 0.5 * first.adaptation._noise.measured.noise_ratio
 
 
+def test_density_without_second_derivatives():
+    """PyTensor has no derivative of the Bessel function in the score of κ."""
+    angles = np.random.default_rng(1).vonmises(1.0, 2.0, size=200)
+    with pm.Model() as model:
+        pm.VonMises("y", pm.Normal("mu"), pm.Exponential("kappa"), observed=angles)
+    step = pg.SGGMC(batch_size=20, model=model, compile_kwargs={"mode": "FAST_COMPILE"})
+    assert step.estimator.row_curvature() is None
+
+
 @pytest.mark.slow
 def test_second_order_is_not_compiled_where_it_cannot_pay(monkeypatch):
     def compile_nothing(self, structure):
