@@ -222,11 +222,11 @@ class PrecisionSum:
         return self._rows[effect][column][index]
 
     def add_diagonal(self, at: np.ndarray, numbers: np.ndarray) -> None:
-        """Add a number to the diagonal in each of some rows, which may occur repeatedly."""
+        """Add numbers to the diagonal in some rows, which may occur repeatedly."""
         self._diagonal += np.bincount(at, numbers, self.size)
 
     def add_pairs(self, rows: np.ndarray, columns: np.ndarray, numbers: np.ndarray) -> None:
-        """Add a number for each of some pairs of effects, in both triangles."""
+        """Add a number for each of some pairs of rows and columns, in both triangles."""
         self._entries += [(rows, columns, numbers), (columns, rows, numbers)]
 
     def add_couplings(self, other: int, at: np.ndarray, numbers: np.ndarray) -> None:
@@ -236,7 +236,7 @@ class PrecisionSum:
         self.add_pairs(found, np.full(len(found), self.others[other]), sums[found])
 
     def add_with_transpose(self, matrix: sparse.csr_array) -> None:
-        """Add the sum of a matrix of all rows and its transpose."""
+        """Add the sum of a matrix, shape (size, size), and its transpose."""
         kind = np.zeros(self.size, dtype=int)  # 0: effect, 1: θ, 2: transformed
         kind[self.others] = 1 + self.is_transformed
         entries = matrix.tocoo()
@@ -386,7 +386,7 @@ class NormalCurvature:
         self._varying = [i for i, product in enumerate(products) if product is not None]
         # values → σ, u, ∂u/∂e by column of e, and the index of each column
         outputs = graphs.in_variables(columns.replace([sd, *vectors, *slopes]))
-        self._first = unoptimized_function(graphs.values, [*outputs, *columns.indices])
+        self._derivatives = unoptimized_function(graphs.values, [*outputs, *columns.indices])
         # (values, d) → ∂u/∂θ · d, of the vectors that depend on θ
         self._along = unoptimized_function(
             [*graphs.values, *direction],
@@ -400,7 +400,7 @@ class NormalCurvature:
 
     def add_to(self, total: PrecisionSum, values: Sequence[np.ndarray]) -> None:
         """Add the curvature at some values of the variables."""
-        sd, *found = self._first(*values)
+        sd, *found = self._derivatives(*values)
         vectors, n_blocks = found[: self._n_parts], len(self._blocks)
         slopes, indices = found[self._n_parts :][:n_blocks], found[self._n_parts + n_blocks :]
         starts = np.cumsum([0, *(len(each) for each in vectors)])

@@ -256,9 +256,8 @@ def _second_order_estimate(position: Any, minibatch: int, context: Any, output: 
     group_blocks = array_at(
         table[_GROUP_BLOCKS], (starts.size, starts.size, table[_N_GROUPS]), np.float64
     )
-    at_center = array_at(
-        table[_AT_CENTER], (2 * size,), np.float64
-    )  # gradient and Hessian times x − c
+    # gradient, and Hessian times x − c
+    at_center = array_at(table[_AT_CENTER], (2 * size,), np.float64)
     d = table[_N_EUCLIDEAN]
     clipping_distance = array_at(table[_CLIPPING_DISTANCE], (d,), np.float64)
     x = array_at(position, (size,), np.float64)
