@@ -73,8 +73,8 @@ class GMC(GeodesicStep):
         used as given, without whitening.
     n_steps : int, optional
         Number of leapfrog steps per draw. By default the length of a trajectory is uniform within
-        40 % of π/2, a quarter period of a standard normal posterior; 10 steps if coordinates are
-        not adapted.
+        30 % of 1.8, a little more than π/2, the quarter period of a standard normal posterior; 10
+        steps if coordinates are not adapted.
     target_accept : float
         Target acceptance probability of the adaptation, between 0 and 1. A warning is issued for a
         chain whose acceptance rate is less than half of that.
