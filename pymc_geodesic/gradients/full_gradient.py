@@ -141,6 +141,8 @@ class TotalGradient:
     ) -> np.ndarray:
         """Sum gradient and log-density over all rows, which are passed in parts.
 
+        The rows of `logp_grad` stay those of the last `set_rows`.
+
         Parameters
         ----------
         position : ndarray, shape (size,)
@@ -153,6 +155,8 @@ class TotalGradient:
         ndarray, shape (size + 1,)
         """
         total, part = np.zeros(self._size + 1), np.empty(self._size + 1)
+        before = dict(zip(self.names, self._arrays, strict=False))  # empty before `set_rows`
+        counts, stratum_weights = self._counts, self._stratum_weights
         self.weights[2] = rest
         try:
             for arrays, n_rows in parts:
@@ -163,6 +167,8 @@ class TotalGradient:
                 self.weights[2] = 0.0
         finally:  # rows that are streamed may raise errors
             self.weights[2] = 1.0
+            if before:
+                self.set_rows(before, counts, stratum_weights)
         return total
 
 

@@ -70,16 +70,17 @@ def test_state_contains_the_sums_over_all_rows(setup, order):
     assert error(setup.estimates(setup.there), expected) < tolerance(setup)
 
 
-def test_errors_of_streamed_rows_leave_the_weights_of_other_terms(setup):
+def test_sums_over_streamed_rows_leave_the_rows_and_weights(setup):
     def interrupted():
         yield setup.source.arrays, 10
         raise EOFError
 
-    total = setup.gradient._total
-    expected = total.sum_over(setup.here, [(setup.source.arrays, 10)])
+    total, output = setup.gradient._total, np.empty(setup.here.size + 1)
+    total.set_rows(setup.source.arrays, 7)
+    expected = total.sum_over(setup.here, [(setup.source.arrays, 7)])
+    total.sum_over(setup.here, [(setup.source.arrays, 3)])
     with pytest.raises(EOFError):
         total.sum_over(setup.here, interrupted())
-    output = np.empty_like(expected)
     evaluate(total.logp_grad.address, setup.here, 0, total.logp_grad.context, output)
     np.testing.assert_array_equal(output, expected)
 
