@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from pymc_geodesic.adaptation.sparse_factorization import SETTINGS as FACTORIZAT
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
 from pymc_geodesic.densities.group_effects import GroupEffects
+from pymc_geodesic.gradients.normal_scores import NormalScores, normal_scores
 from pymc_geodesic.gradients.partial_centering import PartialCentering, TriangularFactor
 from pymc_geodesic.kernels.gmc import Leapfrog
 from pymc_geodesic.manifolds import Product
@@ -49,6 +51,14 @@ class SparseMetricSettings:
         split; fewer are not enough to adapt the step size again. Heuristic.
     min_draws : int
         Number of draws from which their mean is used.
+    wide_scale : float
+        Approximate standard deviation of a log scale from which its normal score is a coordinate,
+        given the other coordinates. Smaller ones are close to normal.
+    density_range : float
+        Range of the log-density along a log scale in which it is evaluated for the normal score.
+    growth, n_points : float, int
+        Distances from the center at which it is evaluated, sinh(growth · k)/(2 growth) conditional
+        standard deviations for k = 0, 1, …, n_points at most, to both sides.
     """
 
     n_rounds: int = 12
@@ -62,6 +72,10 @@ class SparseMetricSettings:
     updates: tuple[float, ...] = (0.1, 0.3)
     rest: int = 100
     min_draws: int = 20
+    wide_scale: float = 0.1
+    density_range: float = 15.0
+    growth: float = 0.25
+    n_points: int = 24
 
 
 SETTINGS = SparseMetricSettings()
@@ -101,21 +115,81 @@ class SparseMetric:
         )
         self.center: np.ndarray | None = None
 
-    def set_center(self, x: np.ndarray) -> None:
+    def set_center(self, x: np.ndarray) -> int:
         """Factor the precision matrix at a position, and move the origin to the effects' mode.
+
+        Return the number of gradient evaluations.
 
         If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
         and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
         with little data. Therefore one Newton step of the effects moves the position to the origin.
         """
-        self._move_to_origin(self._factor_at(x))
+        return self._move_to_origin(self._factor_at(x))
 
-    def _move_to_origin(self, factor: TriangularFactor) -> None:
-        """Move the effects by a Newton step, with the factor of the precision at the center."""
+    def _move_to_origin(self, factor: TriangularFactor) -> int:
+        """Move the effects by a Newton step, with the factor of the precision at the center.
+
+        Then change the coordinates of wide log scales to normal scores, and return the number of
+        gradient evaluations.
+        """
+        origin = self.centering.to_position(np.zeros(self._effects.size))
         value, step = self._evaluate(np.zeros(self._effects.size))
         step[self._effects.others] = 0.0
         if np.isfinite(step).all() and self._evaluate(step)[0] > value:
-            self.centering.set_factor(self.centering.to_position(step), factor)
+            origin = self.centering.to_position(step)
+            self.centering.set_factor(origin, factor)
+        splines, n_grad = self._normal_scores(factor)
+        if splines:
+            self.centering.set_factor(origin, factor, splines)
+        return n_grad + 2
+
+    def _normal_scores(self, factor: TriangularFactor) -> tuple[dict[int, NormalScores], int]:
+        """Compute the normal scores of wide log scales, and return the gradient evaluations.
+
+        The derivative of their marginal log-density is the mean of that of the joint log-density
+        over the effects given the scale, which are nearly N(0, I) in the present coordinates: here
+        over two antithetic points.
+        """
+        splines, n_grad = {}, 0
+        sd = np.empty(self._effects.size)
+        sd[factor.order] = 1.0 / np.sqrt(factor.precision)
+        effects = np.random.default_rng(0).standard_normal(self._effects.size)
+        effects[self._effects.others] = 0.0
+        for scale in self._scales[sd[self._scales] > SETTINGS.wide_scale]:
+            points, slopes = self._slopes_along(int(scale), effects)
+            n_grad += 2 * len(points)
+            found = normal_scores(points, slopes)
+            if found is not None:
+                splines[int(scale)] = replace(found, coefficients=sd[scale] * found.coefficients)
+        return splines, n_grad
+
+    def _slopes_along(self, scale: int, effects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Derivative of the log-density along a log scale, at increasing points of its axis."""
+
+        def slope_at(point: float) -> float:
+            slopes = []
+            for sign in (-1.0, 1.0):
+                z = sign * effects
+                z[scale] = point
+                slopes.append(self._evaluate(z)[1][scale])
+            return 0.5 * sum(slopes)
+
+        known = {0.0: slope_at(0.0)}
+        for sign in (-1.0, 1.0):
+            before, log_density = 0.0, [0.0]
+            for k in range(1, SETTINGS.n_points + 1):
+                point = sign * 0.5 * math.sinh(SETTINGS.growth * k) / SETTINGS.growth
+                slope = slope_at(point)
+                if not math.isfinite(slope):
+                    break
+                log_density.append(
+                    log_density[-1] + 0.5 * (point - before) * (slope + known[before])
+                )
+                known[point], before = slope, point
+                if max(log_density) - log_density[-1] > SETTINGS.density_range:
+                    break
+        points = np.array(sorted(known))
+        return points, np.array([known[point] for point in points])
 
     def _factor_at(self, x: np.ndarray) -> TriangularFactor:
         """Factor the precision matrix at a position, which becomes the origin."""
@@ -196,11 +270,9 @@ class SparseMetric:
                 found, more = self._climb(z, value, gradient, fix_scales=k == 0)
             n_grad += more
             if k > 0 and found is z:
-                self._move_to_origin(factor)
-                return x, n_grad + 2
+                return x, n_grad + self._move_to_origin(factor)
             x = self.centering.to_position(found)
-        self.set_center(x)
-        return x, n_grad + 2
+        return x, n_grad + self.set_center(x)
 
     def _climb(
         self, z: np.ndarray, value: float, gradient: np.ndarray, *, fix_scales: bool
@@ -376,11 +448,11 @@ class SparseTrajectories:
         if not continues and self.metric.is_near_origin(mean, self._n_sum):
             return changed, n_grad
         x = self.metric.centering.to_position(here)
-        self.metric.set_center(self.metric.centering.to_position(mean))
+        n_grad += self.metric.set_center(self.metric.centering.to_position(mean))
         self._n_sum = 0
         self.inner.initialize(self._end - self._n_draws)
         present, _, more = self.inner.start(self.metric.centering.whiten(x), first=True)
-        return present, n_grad + more + 2
+        return present, n_grad + more
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

@@ -17,7 +17,8 @@ of effects this is the conditional distribution of an effect for every θ. Other
 approximately, near the center: w and L are computed there, with the noise variance and the prior
 precisions of effects that are eliminated before. With little data, w ≪ p, the coordinates are those
 of the non-centered form, with much data those of the centered form; each effect has its own degree.
-For all other coordinates r = 1.
+For all other coordinates r = 1. Log scales among them are c + s + S(z), S the spline of
+`pymc_geodesic.gradients.normal_scores`, in place of c + s + z / √D.
 
 An effect whose n entries x sum to zero has n − 1 coordinates y, of which x is an isometric function
 (`expand_zero_sums`). Dense rows have couplings with y, and sparse rows with x, in place of e.
@@ -27,17 +28,19 @@ later, with the coefficients of this regression at θ₀, as in s; otherwise δ 
 model writes non-centered is e = m + q x in these equations, x the offset and q its scale, and m = 0
 unless it is correlated.
 
-The Jacobian is triangular: log |dx/dz| = Σ (½ log r_i − log q_i) up to a constant.
+The Jacobian is triangular: log |dx/dz| = Σ (½ log r_i − log q_i) + Σ log S'(z) up to a constant.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pymc_geodesic.gradients.normal_scores import SETTINGS, NormalScores, from_score, to_score
 from pymc_geodesic.runtime.gradient_functions import (
     Callback,
     ComposedFunction,
@@ -118,6 +121,10 @@ class Coordinates(NamedTuple):
         c in the order of elimination.
     is_offset : ndarray of bool, shape (size,)
         In the order of elimination, whether the coordinate of the model is x = (e − m) / q.
+    spline : ndarray of int, shape (size,)
+        In the order of elimination, the number of the spline S, or −1 for other coordinates.
+    grid, coefficients
+        See `NormalScores`.
     """
 
     order: Integers
@@ -132,6 +139,9 @@ class Coordinates(NamedTuple):
     entry: Integers
     center: Vector
     is_offset: np.ndarray
+    spline: Integers
+    grid: np.ndarray
+    coefficients: np.ndarray
 
 
 class Work(NamedTuple):
@@ -142,7 +152,7 @@ class Work(NamedTuple):
     away : ndarray, shape (size + n_zero_sums,)
         e − c in the order of elimination.
     coupling, own, r : ndarray, shape (size,)
-        s, z / √D and r in the order of elimination.
+        s, z / √D (z for coordinates with a spline) and r in the order of elimination.
     point : ndarray, shape (size + 4 n,)
         The position, and coefficients of m, log p, log q and δ of the n entries of effects.
     prior : ndarray, shape (size + 4 n,)
@@ -236,8 +246,8 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
     log_q, shift = work.prior[size + 2 * n : size + 3 * n], work.prior[size + 3 * n :]
     work.point[:] = 0.0  # no values of a trajectory that diverged before
     log_jacobian = 0.0
-    for k in range(n_segments):
-        segment = n_segments - 1 - k
+    for number in range(n_segments):
+        segment = n_segments - 1 - number
         first, last = at.segments[segment, 0], at.segments[segment, 1]
         # sparse rows of a segment are not coupled; ascending is the faster order to read them
         ascends = first < at.starts.size - 1
@@ -247,8 +257,14 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
             i = first + j if ascends else last - 1 - j
             s = _coupling(at, i, work.away)
             t = z[at.order[i]] / math.sqrt(at.precision[i])
-            a = at.entry[i]
-            if a < 0:
+            a, k = at.entry[i], at.spline[i]
+            if k >= 0:
+                t = z[at.order[i]]
+                own, slope, _ = from_score(at.grid[k], at.coefficients[k], t)
+                work.away[i] = s + own
+                work.point[at.order[i]] = at.center[i] + work.away[i]
+                log_jacobian += math.log(slope)
+            elif a < 0:
                 work.away[i] = s + t
                 work.point[at.order[i]] = at.center[i] + work.away[i]
             else:
@@ -306,7 +322,12 @@ def _to_gradient(
             if a < 0:
                 bar[i] += gradient[where]
                 slope = bar[i]
-                out[where] = slope * sd
+                k = at.spline[i]
+                if k >= 0:
+                    _, first, second = from_score(at.grid[k], at.coefficients[k], work.own[i])
+                    out[where] = slope * first + second / first
+                else:
+                    out[where] = slope * sd
             else:
                 r, root = work.r[i], math.sqrt(work.r[i])
                 by_e = gradient[where] * (math.exp(-log_q[a]) if at.is_offset[i] else 1.0)
@@ -332,10 +353,11 @@ def _to_gradient(
                     rest[j] -= row[j] * slope
 
 
-_POINTERS = 24
+_POINTERS = 28
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
-(_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS, _N_ZERO_SUMS) = range(6, 12)
-_FIRST = 12
+(_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS, _N_ZERO_SUMS, _N_SPLINES) = range(6, 13)
+_FIRST = 13
+_N_INTERVALS = SETTINGS.n_intervals
 
 
 @compiled_for_c
@@ -358,6 +380,9 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST + 9], (size,), np.int64),
         array_at(table[_FIRST + 10], (size,), np.float64),
         array_at(table[_FIRST + 11], (size,), np.bool_),
+        array_at(table[_FIRST + 12], (size,), np.int64),
+        array_at(table[_FIRST + 13], (table[_N_SPLINES], 2), np.float64),
+        array_at(table[_FIRST + 14], (table[_N_SPLINES], _N_INTERVALS, 4), np.float64),
     )
     n_point, memory = size + 4 * n, table[_POINTERS]
     after = 2 * n_point + 4 * size + 1
@@ -422,8 +447,11 @@ def _whitened(
         if j == size - n_sparse:
             _expand_zero_sums(at.zero_sums, away)
         s = _coupling(at, i, away)
-        a = at.entry[i]
+        a, k = at.entry[i], at.spline[i]
         t = away[i] - s
+        if k >= 0:
+            z[at.order[i]] = to_score(at.grid[k], at.coefficients[k], t)
+            continue
         if a >= 0:
             r = _ratio(log_p[a], at.weight[i], at.precision[i])
             e = away[i] + at.center[i]
@@ -510,16 +538,27 @@ class PartialCentering:
         e[offsets] = (mean + x[self._entries] * np.exp(log_q))[self._is_offset]
         return e
 
-    def set_factor(self, center: np.ndarray, factor: TriangularFactor) -> None:
+    def set_factor(
+        self,
+        center: np.ndarray,
+        factor: TriangularFactor,
+        splines: Mapping[int, NormalScores] | None = None,
+    ) -> None:
         """Change the coordinates.
 
         Parameters
         ----------
         center : ndarray, shape (size,)
-            Position of the model, which becomes z = 0.
+            c, a position of the model; it is z = 0 where there is no spline.
         factor : TriangularFactor
             Of the precision matrix there.
+        splines : mapping of int to NormalScores, optional
+            Splines by coordinate of the position.
         """
+        splines = {} if splines is None else splines
+        spline = np.full(self._size, -1, dtype=np.int64)
+        spline[list(splines)] = np.arange(len(splines))
+        scores = NormalScores.join(list(splines.values()))
         entry = np.full(self._size, -1, dtype=np.int64)
         entry[self._entries] = np.arange(self._n)
         is_offset = np.zeros(self._size, dtype=bool)
@@ -537,8 +576,12 @@ class PartialCentering:
             np.ascontiguousarray(entry[factor.order]),
             np.ascontiguousarray(self.effects(center)[factor.order]),
             np.ascontiguousarray(is_offset[factor.order]),
+            np.ascontiguousarray(spline[factor.order]),
+            scores.grid,
+            scores.coefficients,
         )
         context = self.logp_grad.context
+        context[_N_SPLINES] = len(splines)
         context[_N_SPARSE], context[_N_SEGMENTS] = factor.n_sparse, len(factor.segments)
         context[_N_COUPLINGS] = factor.couplings.size
         for i, array in enumerate(self._coordinates):
