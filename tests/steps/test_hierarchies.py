@@ -348,6 +348,31 @@ def test_means_and_scales_of_groups(centered, sampler):
     del model
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC, pg.gSGNHT])
+def test_tails_of_a_scale_that_may_be_zero(sampler):
+    """Means of eight groups with ten rows are N(mu, tau² + 0.1): a closed form without mu."""
+    means = 0.5 * norm.ppf((np.arange(8) + 0.5) / 8)
+    with pm.Model():
+        mu, tau = pm.Normal("mu", 0.0, 2.0), pm.HalfNormal("tau")
+        a = pm.Normal("a", mu, tau, shape=8)
+        pm.Normal("y", a[np.repeat(np.arange(8), 10)], 1.0, observed=np.repeat(means, 10))
+        idata = pm.sample(
+            4000, tune=1000, chains=4, cores=1, step=sampler(), random_seed=1, progressbar=False
+        )
+    log_tau = np.linspace(-14.0, 3.0, 4000)
+    variance = np.exp(2.0 * log_tau) + 0.1
+    log_density = log_tau - 0.5 * np.exp(2.0 * log_tau) - 0.5 * np.log(variance + 8 * 4.0)
+    log_density -= 3.5 * np.log(variance) + 0.5 * np.sum(means**2) / variance
+    weights = np.exp(log_density - log_density.max())
+    distribution = (np.cumsum(weights) - 0.5 * weights) / weights.sum()
+    draws = np.log(idata.posterior["tau"].values.ravel())
+    probabilities = np.array([0.005, 0.02, 0.2, 0.8, 0.98, 0.995])
+    found = [np.mean(draws < each) for each in np.interp(probabilities, distribution, log_tau)]
+    errors = (np.array(found) - probabilities) / np.minimum(probabilities, 1.0 - probabilities)
+    np.testing.assert_array_less(np.abs(errors), [0.35, 0.18, 0.06, 0.06, 0.18, 0.35])
+
+
 @pytest.mark.parametrize(
     ("sampler", "n_grad"), [(pg.GMC, 1.1), (pg.SGGMC, 2.6), (pg.gSGNHT, 2.6), (pg.SGLD, 17.0)]
 )
@@ -402,10 +427,11 @@ def test_missing_values_are_effects_without_rows():
     np.testing.assert_allclose(draws.std(0), sd, rtol=0.12)
 
 
-def warm_up_of(log_scale, n_tune):
-    """Draws and sample stats of a warm-up."""
+def warm_up_of(other, n_tune):
+    """Draws and sample stats of a warm-up with another variable."""
     with pm.Model():
-        pm.Normal("a", 0.0, pm.math.exp(log_scale("v")), shape=7)
+        pm.Normal("a", 0.0, pm.math.exp(pm.Normal("v")), shape=7)
+        other("other")
         return pm.sample(
             5, tune=n_tune, chains=1, cores=1, step=pg.GMC(), random_seed=1, progressbar=False,
             discard_tuned_samples=False, compute_convergence_checks=False,
@@ -426,7 +452,7 @@ def test_warm_up_ends_when_it_has_settled():
 @pytest.mark.parametrize(("n_tune", "n_used"), [(301, 300), (420, 420)])
 def test_warm_up_of_other_posteriors_continues_if_draws_are_left(n_tune, n_used):
     """Few remaining draws would not be enough for another step size."""
-    idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0), n_tune)
+    idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0, shape=3), n_tune)
     assert np.count_nonzero(idata.warmup_sample_stats["n_grad"][0]) == n_used
 
 
