@@ -164,7 +164,7 @@ class SparseMetric:
         return splines, n_grad
 
     def _slopes_along(self, scale: int, effects: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Derivative of the log-density along a log scale, at increasing points of its axis."""
+        """Return increasing points along a log scale, and derivatives of the log-density there."""
 
         def slope_at(point: float) -> float:
             slopes = []

@@ -2,10 +2,10 @@ r"""Normal scores: monotone changes of single coordinates, after which they are 
 
 .. math:: x = F^{-1}(\Phi(z))
 
-for the distribution function F of a coordinate x, as a cubic spline in z that is continued linearly.
-The logarithm of a scale that the data do not separate from zero has such a distribution: its density
-decreases like the scale itself, exponentially, and a trajectory crosses little of this tail, because
-its gradient is small there. In z it is the tail of a normal distribution.
+for the distribution function F of a coordinate x, as a cubic spline in z that is continued
+linearly. They are for log scales that may be very small: the density decreases like the scale
+itself, and a trajectory crosses little of this tail, because the gradient is small there. In z it
+is the tail of a normal distribution.
 """
 
 from __future__ import annotations

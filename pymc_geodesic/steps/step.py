@@ -446,7 +446,6 @@ class GeodesicStep(BlockedStep):
         if adaptation.is_tuned:
             check_burn_in(name, self.model, self.variables, point)
             warn_about_changed_data(name, self._user_model, self._data_of_warm_up)
-            self._data_of_warm_up = data_values(self._user_model)  # warn once
         elif adaptation.whitens:
             raise untuned_error(name)
 
