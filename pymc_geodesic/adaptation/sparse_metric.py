@@ -161,7 +161,7 @@ class SparseMetric:
         return center, 2 + n_grad + more
 
     def _evaluate_marginal(self, others: np.ndarray) -> tuple[float, np.ndarray]:
-        """Approximate the marginal log-density of coordinates that are not effects, up to a constant.
+        """Approximate the marginal log-density of the coordinates that are not effects.
 
         Given these, the effects are nearly N(0, I) in the present coordinates: the gradient of the
         marginal log-density is the mean of that of the joint log-density over them, here over two
