@@ -52,18 +52,20 @@ class SparseMetricSettings:
     min_draws : int
         Number of draws from which their mean is used.
     marginal_steps : int
-        Maximum number of Newton steps of the coordinates that are not effects to the mode of their
-        marginal distribution, with the factor at the joint mode. With one or two of them the center
-        of the models of `benchmarks.large_hierarchies` is within a standard deviation of the mean,
+        Maximum number of Newton steps of the coordinates that are not effects, from the joint mode
+        to the mode of their marginal distribution. With three the center of the models of
+        `benchmarks.large_hierarchies` is about one standard deviation from the mean or less,
         instead of up to twelve.
-    wide_scale : float
-        Approximate standard deviation of a log scale from which its normal score is a coordinate,
-        given the other coordinates. Smaller ones are close to normal.
+    wide_scale, max_scales : float, int
+        Standard deviation of a log scale, given the coordinates that are eliminated later, above
+        which its normal score is a coordinate, and maximum number of such scales. Heuristic:
+        smaller ones are close to normal, and each takes about 60 gradients.
     density_range : float
-        Range of the log-density along a log scale in which it is evaluated for the normal score.
+        Decrease of the log-density along a log scale, from its maximum, to which its derivative is
+        evaluated for the normal score. Probabilities beyond are below 10⁻⁶.
     growth, n_points : float, int
         Distances from the center at which it is evaluated, sinh(growth · k)/(2 growth) conditional
-        standard deviations for k = 0, 1, …, n_points at most, to both sides.
+        standard deviations for k = 0, 1, …, n_points at most, to both sides. Heuristic.
     """
 
     n_rounds: int = 12
@@ -79,6 +81,7 @@ class SparseMetricSettings:
     min_draws: int = 20
     marginal_steps: int = 3
     wide_scale: float = 0.1
+    max_scales: int = 30
     density_range: float = 15.0
     growth: float = 0.25
     n_points: int = 24
@@ -99,6 +102,8 @@ class SparseMetric:
     ----------
     center : ndarray or None
         Position at which the precision matrix was factored.
+    n_grad : int
+        Number of gradient evaluations so far.
     """
 
     def __init__(self, effects: GroupEffects, centering: PartialCentering) -> None:
@@ -121,44 +126,26 @@ class SparseMetric:
         )
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], size=effects.size)
         self.center: np.ndarray | None = None
+        self.n_grad = 0
 
-    def set_center(self, x: np.ndarray) -> tuple[np.ndarray, int]:
-        """Factor the precision matrix at a position, and move the center to the mode from there.
+    def set_center(self, x: np.ndarray) -> None:
+        """Factor the precision matrix at a position, and move the origin to the effects' mode.
 
         If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
         and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
-        with little data. Therefore one Newton step of the effects moves the center to their mode.
-
-        Returns
-        -------
-        center : ndarray
-        n_grad : int
-            Gradient evaluations.
+        with little data. Therefore one Newton step of the effects moves the position to the origin.
+        The coordinates of wide log scales become normal scores.
         """
-        return self._move_to_mode(self._factor_at(x))
-
-    def _move_to_mode(self, factor: TriangularFactor) -> tuple[np.ndarray, int]:
-        """Move the center by Newton steps, with the factor of the precision there.
-
-        Effects move to their mode, then the other coordinates to that of their marginal
-        distribution (`_evaluate_marginal`). The coordinates of wide log scales become normal
-        scores. Return the center and the number of gradient evaluations.
-        """
-        origin = np.zeros(self._effects.size)
-        value, step = self._evaluate(origin)
+        factor = self._factor_at(x)
+        value, step = self._evaluate(np.zeros(self._effects.size))
         step[self._effects.others] = 0.0
+        origin = x
         if np.isfinite(step).all() and self._evaluate(step)[0] > value:
-            origin = step
-        center = self.centering.to_position(origin)
-        self.centering.set_factor(center, factor)
-        others, n_grad = self._marginal_mode()
-        origin = np.zeros(self._effects.size)
-        origin[self._effects.others] = others
-        center = self.centering.to_position(origin)
-        self.centering.set_factor(center, factor)
-        splines, more = self._normal_scores(factor)
-        self.centering.set_factor(center, factor, splines)
-        return center, 2 + n_grad + more
+            origin = self.centering.to_position(step)
+            self.centering.set_factor(origin, factor)
+        splines = self._normal_scores(factor)
+        if splines:
+            self.centering.set_factor(origin, factor, splines)
 
     def _evaluate_marginal(self, others: np.ndarray) -> tuple[float, np.ndarray]:
         """Approximate the marginal log-density of the coordinates that are not effects.
@@ -170,6 +157,7 @@ class SparseMetric:
         Returns
         -------
         log_density : float
+            Up to a constant.
         gradient : ndarray, shape of ``others``
         """
         values, gradients = [], []
@@ -181,58 +169,57 @@ class SparseMetric:
             gradients.append(gradient[self._effects.others])
         return 0.5 * sum(values), np.mean(gradients, axis=0)
 
-    def _marginal_mode(self) -> tuple[np.ndarray, int]:
-        """Find the mode of `_evaluate_marginal` from the origin, by Newton steps.
-
-        Return it, and the number of gradient evaluations.
-        """
+    def _marginal_mode(self) -> np.ndarray:
+        """Position at the mode of `_evaluate_marginal`, by Newton steps from the origin."""
         others = np.zeros(len(self._effects.others))
         value, step = self._evaluate_marginal(others)
-        n_grad = 2
         for _ in range(SETTINGS.marginal_steps):
             found, gradient = self._evaluate_marginal(others + step)
-            n_grad += 2
             if not (found > value and np.isfinite(gradient).all()):
                 break
             others, value, step = others + step, found, gradient
-        return others, n_grad
+        z = np.zeros(self._effects.size)
+        z[self._effects.others] = others
+        return self.centering.to_position(z)
 
-    def _normal_scores(self, factor: TriangularFactor) -> tuple[dict[int, NormalScores], int]:
-        """Compute the normal scores of wide log scales, and return the gradient evaluations."""
-        splines, n_grad = {}, 0
+    def _normal_scores(self, factor: TriangularFactor) -> dict[int, NormalScores]:
+        """Compute the normal scores of the widest log scales."""
         sd = np.empty(self._effects.size)
         sd[factor.order] = 1.0 / np.sqrt(factor.precision)
-        for k, coordinate in enumerate(self._effects.others):
-            if coordinate not in self._scales or sd[coordinate] <= SETTINGS.wide_scale:
-                continue
-            points, slopes = self._marginal_slopes(k)
-            n_grad += 2 * len(points)
-            found = normal_scores(points, slopes)
-            if found is not None:
-                coefficients = sd[coordinate] * found.coefficients
-                splines[int(coordinate)] = replace(found, coefficients=coefficients)
-        return splines, n_grad
+        widest = sorted(self._scales, key=lambda scale: -sd[scale])[: SETTINGS.max_scales]
+        splines = {}
+        for scale in widest:
+            if sd[scale] > SETTINGS.wide_scale:
+                found = normal_scores(*self._marginal_slopes(int(scale)))
+                if found is not None:
+                    coefficients = sd[scale] * found.coefficients
+                    splines[int(scale)] = replace(found, coefficients=coefficients)
+        return splines
 
-    def _marginal_slopes(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return increasing points along the k-th other coordinate, and derivatives there."""
+    def _marginal_slopes(self, scale: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return increasing points along a log scale, and derivatives of the density there."""
+        k = int(np.flatnonzero(self._effects.others == scale)[0])
+        others = np.zeros(len(self._effects.others))
 
         def slope_at(point: float) -> float:
-            others = np.zeros(len(self._effects.others))
             others[k] = point
             return float(self._evaluate_marginal(others)[1][k])
 
         known = {0.0: slope_at(0.0)}
         for sign in (-1.0, 1.0):
-            before, log_density = 0.0, [0.0]
+            before, log_density, highest = 0.0, 0.0, 0.0
             for number in range(1, SETTINGS.n_points + 1):
                 point = sign * 0.5 * math.sinh(SETTINGS.growth * number) / SETTINGS.growth
-                slope = slope_at(point)
-                if not math.isfinite(slope):
-                    break
-                change = 0.5 * (point - before) * (slope + known[before])
-                log_density.append(log_density[-1] + change)
+                for _ in range(SETTINGS.max_halvings):
+                    slope = slope_at(point)
+                    change = 0.5 * (point - before) * (slope + known[before])
+                    if change > -SETTINGS.density_range:
+                        break
+                    point = 0.5 * (before + point)  # also if the slope is not finite
                 known[point], before = slope, point
-                if max(log_density) - log_density[-1] > SETTINGS.density_range:
+                log_density += change
+                highest = max(highest, log_density)
+                if not highest - log_density < SETTINGS.density_range:
                     break
         points = np.array(sorted(known))
         return points, np.array([known[point] for point in points])
@@ -284,92 +271,78 @@ class SparseMetric:
                 weights.append(np.array(columns) @ np.transpose(columns))
         of_correlations = self._effects.information_on_correlations(x, weights)
         information += of_correlations
-        is_scale[others] |= np.diagonal(of_correlations) > 0.0
-        self._scales = np.flatnonzero(is_scale)
+        is_parameter = is_scale.copy()
+        is_parameter[others] |= np.diagonal(of_correlations) > 0.0
+        self._scales, self._parameters = np.flatnonzero(is_scale), np.flatnonzero(is_parameter)
         row, column = np.meshgrid(others, others, indexing="ij")
         entries = information.ravel(), (row.ravel(), column.ravel())
         return sparse.coo_matrix(entries, shape=(len(precision), len(precision))).tocsr()
 
-    def find_center(self, x: np.ndarray) -> tuple[np.ndarray, int]:
+    def find_center(self, x: np.ndarray) -> np.ndarray:
         """Approximate the center of the posterior by Newton steps, from a position.
 
-        The joint mode in the coordinates z approximates the mode of the marginal density of the
-        scales (Laplace approximation). The scales are fixed in the first step. A factor is used
-        for several steps, since its computation takes longer than that of many gradients.
-
-        Returns
-        -------
-        x : ndarray
-            The center.
-        n_grad : int
-            Gradient evaluations.
+        The first steps are to the joint mode in the coordinates z. The scales are fixed in the
+        first one. A factor is used for several steps, since its computation takes longer than that
+        of many gradients. Coordinates that are not effects then move to the mode of their marginal
+        distribution.
         """
-        n_grad = 0
         for k in range(SETTINGS.n_rounds):
-            factor = self._factor_at(x)
+            self._factor_at(x)
             z = self.centering.whiten(x)
             value, gradient = self._evaluate(z)
-            n_grad += 1
             if not np.isfinite(value):
                 break
-            found, more = z, 0
+            found = z
             if k == 0 or np.mean(gradient**2) >= SETTINGS.center_tolerance:
-                found, more = self._climb(z, value, gradient, fix_scales=k == 0)
-            n_grad += more
+                found = self._climb(z, value, gradient, fix_scales=k == 0)
             if k > 0 and found is z:
-                center, more = self._move_to_mode(factor)
-                return center, n_grad + more
+                x = self._marginal_mode()
+                break
             x = self.centering.to_position(found)
-        center, more = self.set_center(x)
-        return center, n_grad + more
+        self.set_center(x)
+        return x
 
     def _climb(
         self, z: np.ndarray, value: float, gradient: np.ndarray, *, fix_scales: bool
-    ) -> tuple[np.ndarray, int]:
+    ) -> np.ndarray:
         """Make Newton steps with the present factor, until they are small.
 
-        Return the coordinates, the same array if no step increases the density, and the number of
-        gradient evaluations.
+        Return the coordinates, the same array if no step increases the density.
         """
-        n_grad = 0
         for k in range(SETTINGS.max_steps):
             fixes_now = fix_scales and k == 0
             if k > 0 and np.mean(gradient**2) < SETTINGS.small_step:
                 break
-            found, more = self._backtrack(z, value, self._bound_step(gradient, fixes_now))
-            n_grad += more
+            found = self._backtrack(z, value, self._bound_step(gradient, fixes_now))
             if found is not None:
                 z, value, gradient = found
             elif not fixes_now:
                 break
-        return z, n_grad
+        return z
 
     def _bound_step(self, gradient: np.ndarray, fix_scales: bool) -> np.ndarray:
         """Newton step in whitened coordinates, with bounded changes of transformed variables."""
         step = gradient.copy()
-        bounded = np.union1d(self._effects.transformed, self._scales)
+        bounded = np.union1d(self._effects.transformed, self._parameters)
         bound = SETTINGS.max_change * self._sizes[bounded]
         step[bounded] = np.clip(step[bounded], -bound, bound)
         if fix_scales:
-            step[self._scales] = 0.0
+            step[self._parameters] = 0.0
         return step
 
     def _backtrack(
         self, z: np.ndarray, value: float, step: np.ndarray
-    ) -> tuple[tuple[np.ndarray, float, np.ndarray] | None, int]:
+    ) -> tuple[np.ndarray, float, np.ndarray] | None:
         """Backtracking line search: halve a step until the density increases.
 
-        Returns
-        -------
-        found : (coordinates, log-density, gradient), or None
-        n_grad : int
+        Return coordinates, log-density and gradient, or None.
         """
-        for n in range(SETTINGS.max_halvings):
+        for _ in range(SETTINGS.max_halvings):
             found, gradient = self._evaluate(z + step)
             if found > value:
-                return (z + step, found, gradient), n + 1
+                return z + step, found, gradient
             step = 0.5 * step
-        return None, SETTINGS.max_halvings
+        return None
 
     def is_near_origin(self, mean: np.ndarray, n: int) -> bool:
         """Whether the mean of n draws is near the origin.
@@ -382,6 +355,7 @@ class SparseMetric:
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log-density and gradient."""
+        self.n_grad += 1
         output = np.empty(z.size + 1)
         logp_grad = self.centering.logp_grad
         evaluate(logp_grad.address, z, 0, logp_grad.context, output)
@@ -453,11 +427,11 @@ class SparseTrajectories:
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
-        n_grad = 0
+        before = self.metric.n_grad
         if (first and self._n_tune) or self.metric.center is None:
-            x, n_grad = self.metric.find_center(x)
-        z, gradient, more = self.inner.start(self.metric.centering.whiten(x), first=first)
-        return z, gradient, n_grad + more
+            x = self.metric.find_center(x)
+        z, gradient, n_grad = self.inner.start(self.metric.centering.whiten(x), first=first)
+        return z, gradient, n_grad + self.metric.n_grad - before
 
     def to_position(self, z: np.ndarray) -> np.ndarray:
         """Position in the coordinates of the model."""
@@ -497,8 +471,9 @@ class SparseTrajectories:
         if not continues and self.metric.is_near_origin(mean, self._n_sum):
             return changed, n_grad
         x = self.metric.centering.to_position(here)
-        _, more = self.metric.set_center(self.metric.centering.to_position(mean))
-        n_grad += more
+        before = self.metric.n_grad
+        self.metric.set_center(self.metric.centering.to_position(mean))
+        n_grad += self.metric.n_grad - before
         self._n_sum = 0
         self.inner.initialize(self._end - self._n_draws)
         present, _, more = self.inner.start(self.metric.centering.whiten(x), first=True)

@@ -77,8 +77,8 @@ def normal_scores(x: np.ndarray, slopes: np.ndarray) -> NormalScores | None:
     Returns
     -------
     NormalScores or None
-        None if the density does not decrease beyond the first and last value, or if the spline is
-        not monotone.
+        None if a slope is not finite, the density does not decrease beyond the first and last
+        value, or the spline is not monotone.
 
     Examples
     --------
@@ -90,9 +90,9 @@ def normal_scores(x: np.ndarray, slopes: np.ndarray) -> NormalScores | None:
     >>> np.round([scores.grid[0, 0] + 12 * scores.grid[0, 1], constant, linear], 2)
     array([-0.5,  0. ,  2. ])
     """
-    if len(x) < 3 or not (slopes[0] > 0.0 > slopes[-1]):
+    if len(x) < 3 or not np.isfinite(slopes).all() or not (slopes[0] > 0.0 > slopes[-1]):
         return None
-    log_density = CubicSpline(x, slopes).antiderivative()
+    log_density = PchipInterpolator(x, slopes).antiderivative()
     share = np.linspace(0.0, 1.0, SETTINGS.n_subdivisions, endpoint=False)
     fine = np.append((x[:-1, np.newaxis] + np.diff(x)[:, np.newaxis] * share).ravel(), x[-1])
     values = log_density(fine)
@@ -106,7 +106,8 @@ def normal_scores(x: np.ndarray, slopes: np.ndarray) -> NormalScores | None:
     if not (np.isfinite(z).all() and (np.diff(z) > 0.0).all()):
         return None
     spline = CubicSpline(knots, PchipInterpolator(z, fine)(knots), bc_type="natural")
-    if spline.derivative()(np.linspace(z[0], z[-1], 10 * len(knots))).min() <= 0.0:
+    slope, extremes = spline.derivative(), spline.derivative(2).roots(extrapolate=False)
+    if slope(np.concatenate([knots, extremes[np.isfinite(extremes)]])).min() <= 0.0:
         return None
     grid = np.array([[knots[0], knots[1] - knots[0]]])
     return NormalScores(grid, np.ascontiguousarray(spline.c[::-1].T)[np.newaxis])

@@ -258,14 +258,13 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
             s = _coupling(at, i, work.away)
             t = z[at.order[i]] / math.sqrt(at.precision[i])
             a, k = at.entry[i], at.spline[i]
-            if k >= 0:
-                t = z[at.order[i]]
-                own, slope, _ = from_score(at.grid[k], at.coefficients[k], t)
-                work.away[i] = s + own
-                work.point[at.order[i]] = at.center[i] + work.away[i]
-                log_jacobian += math.log(slope)
-            elif a < 0:
+            if a < 0:
                 work.away[i] = s + t
+                if k >= 0:
+                    t = z[at.order[i]]
+                    own, slope, _ = from_score(at.grid[k], at.coefficients[k], t)
+                    work.away[i] = s + own
+                    log_jacobian += math.log(slope)
                 work.point[at.order[i]] = at.center[i] + work.away[i]
             else:
                 r = _ratio(log_p[a], at.weight[i], at.precision[i])
@@ -449,7 +448,7 @@ def _whitened(
         s = _coupling(at, i, away)
         a, k = at.entry[i], at.spline[i]
         t = away[i] - s
-        if k >= 0:
+        if a < 0 and k >= 0:
             z[at.order[i]] = to_score(at.grid[k], at.coefficients[k], t)
             continue
         if a >= 0:
