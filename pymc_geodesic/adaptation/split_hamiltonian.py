@@ -41,8 +41,9 @@ class SplitSettings:
         0.2 to 0.7, where it makes as many or fewer (`benchmarks.split_hamiltonian`).
     residual_of_exceptions, max_exceptions : float
         Mean square above which a coordinate is an exception, and the largest fraction of
-        exceptions that are not harmonic in a split Hamiltonian. Log scales of few group effects are
-        such exceptions: in their tails, long steps of the split Hamiltonian are rejected.
+        exceptions that are not harmonic in a split Hamiltonian: in their tails, long steps of the
+        split Hamiltonian are rejected. Log scales of few group effects are such exceptions where
+        they are not replaced by normal scores.
     min_draws : int
         Number of draws from which a Langevin sampler splits the Hamiltonian. Heuristic.
     max_effect_ratio : float

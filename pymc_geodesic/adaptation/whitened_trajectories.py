@@ -58,8 +58,8 @@ class TrajectorySettings:
         1.3 to 1.6 and 0.95 to 1.1 times as many (`benchmarks.split_hamiltonian`).
     length_jitter : float
         Relative half-width of the uniform distribution of lengths, so that no direction returns to
-        its start. With 0.2 variances along directions with other scales than 1 have half as many
-        effective draws.
+        its start. With 0.2 variances along directions with scales from 0.5 to 2 have half as many
+        effective draws, with 0.3 and the length 1.8 about 0.7 times as many, as with π/2 (1 ± 0.4).
     step_size_jitter : float
         Relative half-width of the uniform distribution of the step size.
     draws_for_leapfrog : int
