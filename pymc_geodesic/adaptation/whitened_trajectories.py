@@ -186,7 +186,8 @@ def factor_by_curvature(
             point = x.copy()
             point[:d] = metric.center + sign * direction
             ends.append(metric.to_gradient(gradient(point)[:d]))
-        curvature[k] = 0.5 * (ends[0] - ends[1])
+        with np.errstate(invalid="ignore"):
+            curvature[k] = 0.5 * (ends[0] - ends[1])
     if not np.isfinite(curvature).all():
         return None
     values, vectors = np.linalg.eigh(0.5 * (curvature + curvature.T))
