@@ -59,7 +59,7 @@ class SparseMetricSettings:
     wide_scale, max_scales : float, int
         Standard deviation of a log scale, given the coordinates that are eliminated later, above
         which its normal score is a coordinate, and maximum number of such scales. Heuristic:
-        smaller ones are close to normal, and each takes about 60 gradients.
+        smaller ones are close to normal, and each takes about 40 gradients.
     density_range : float
         Decrease of the log-density along a log scale, from its maximum, to which its derivative is
         evaluated for the normal score. Probabilities beyond are below 10⁻⁶.
@@ -197,7 +197,7 @@ class SparseMetric:
         return splines
 
     def _marginal_slopes(self, scale: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return increasing points along a log scale, and derivatives of the density there."""
+        """Return increasing points along a log scale, and slopes of the log-density there."""
         k = int(np.flatnonzero(self._effects.others == scale)[0])
         others = np.zeros(len(self._effects.others))
 

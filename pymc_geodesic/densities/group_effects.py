@@ -13,6 +13,7 @@ given those before it, e_k = m_k + q_k x_k.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -433,12 +434,6 @@ def _diagonals(packed: np.ndarray) -> np.ndarray:
     ndarray of int, shape of ``packed``
         −1 for entries on the diagonal.
     """
-    found = np.full_like(packed, -1)
-    start = 0
-    for row in range(packed.shape[-1]):
-        end = start + row
-        if end >= packed.shape[-1]:
-            break
-        found[..., start:end] = packed[..., end : end + 1]
-        start = end + 1
-    return found
+    n = math.isqrt(2 * packed.shape[-1])
+    row, column = np.tril_indices(n)
+    return np.where(row == column, -1, packed[..., row * (row + 3) // 2])

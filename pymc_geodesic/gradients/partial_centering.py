@@ -42,7 +42,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pymc_geodesic.gradients.normal_scores import SETTINGS, NormalScores, from_score, to_score
+from pymc_geodesic.gradients.normal_scores import SETTINGS as NORMAL_SCORES
+from pymc_geodesic.gradients.normal_scores import NormalScores, from_score, to_score
 from pymc_geodesic.runtime.gradient_functions import (
     Callback,
     ComposedFunction,
@@ -369,7 +370,7 @@ _POINTERS = 29
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
 (_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS, _N_ZERO_SUMS, _N_SPLINES) = range(6, 13)
 _FIRST = 13
-_N_INTERVALS = SETTINGS.n_intervals
+_N_INTERVALS = NORMAL_SCORES.n_intervals
 
 
 @compiled_for_c
@@ -568,7 +569,7 @@ class PartialCentering:
         Parameters
         ----------
         center : ndarray, shape (size,)
-            c, a position of the model; it is z = 0 where there is no spline.
+            c, a position of the model: z = 0 for coordinates without a spline.
         factor : TriangularFactor
             Of the precision matrix there.
         splines : mapping of int to NormalScores, optional
