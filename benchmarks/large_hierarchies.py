@@ -23,6 +23,8 @@ has a process and one thread of its own; the samplers of a model take turns.
   draws of the worst coordinate: the largest distance of means in posterior standard deviations and
   the standard deviation farthest from it, as a ratio. *beyond* is what remains of the two after
   3.5 Monte Carlo standard errors of both runs.
+- **Squared error** needs no other sampler: the mean of ((true effect − posterior mean) / posterior
+  sd)² over all simulated effects, which is about 1 ± √(2 / number of effects) for the posterior.
 
 ``--quick`` runs small versions; they test the script; their times are not meaningful.
 """
@@ -31,6 +33,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -211,7 +214,7 @@ def compare(summary: Summary, reference: Summary) -> dict[str, Any]:
 HEAD = (
     "| model | rows | coordinates | sampler | ESS bulk | coordinate | ESS tail | R-hat | ESS/s "
     "| with compilation | compilation, construction, warm-up, draws, s | gradients/draw "
-    "| memory, MB | mean, sds | sd ratio | beyond |"
+    "| memory, MB | mean, sds | sd ratio | beyond | squared error |"
 )
 
 
@@ -219,7 +222,7 @@ def line(result: Mapping[str, Any]) -> str:
     """Row of the table."""
     head = f"| {CASES[result['model']].title} | {result['rows']:,} |"
     if "error" in result:
-        return f"{head} | {result['method']} | error: {result['error']} |" + " |" * 11
+        return f"{head} | {result['method']} | error: {result['error']} |" + " |" * 12
     if "extrapolated_from_rows" in result:
         name = f"{result['method']}, extrapolated from {result['extrapolated_from_rows']:,} rows"
         worst = f"{result['ess_bulk']:,.0f} in {result['draws']} draws | | | "
@@ -235,7 +238,8 @@ def line(result: Mapping[str, Any]) -> str:
         f"{head} {result['coordinates']:,} | {name} | {worst}"
         f"| {result['ess_per_s']:.3g} | {result['ess_per_s_with_compilation']:.3g} "
         f"| {', '.join(f'{each:.1f}' for each in times)} | {result['gradients_per_draw']:.1f} "
-        f"| {result['memory_mb']:,.0f} | {agreement} |"
+        f"| {result['memory_mb']:,.0f} | {agreement} "
+        f"| {result.get('squared_error', math.nan):.3f} |"
     )
 
 

@@ -7,7 +7,7 @@ are simulated, except for the ratings of lectures in lme4's InstEval.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,17 +47,20 @@ class CrossedData:
 
 @dataclass(frozen=True)
 class Problem:
-    """A model, and its data if it has a Gibbs sampler.
+    """A model, the effects of its simulated data, and the data if it has a Gibbs sampler.
 
     Attributes
     ----------
     model : pymc.Model
+    effects : dict of str to ndarray
+        True values of group effects by variable; empty for real data.
     crossed : CrossedData, optional
         The variables of the model are ``intercept``, ``slope``, ``residual_sd`` and, for each
         classification of the rows, its name followed by ``_effect`` and by ``_sd``.
     """
 
     model: pm.Model
+    effects: Mapping[str, np.ndarray]
     crossed: CrossedData | None = None
 
 
@@ -83,7 +86,8 @@ def radon(n_rows: int) -> Problem:
     county = group_codes(rng, n_rows, n_counties)
     floor = (rng.random(n_rows) < 0.17).astype(float)
     uranium = 0.35 * rng.normal(size=n_counties)
-    mean = 1.5 + 0.7 * uranium + 0.16 * rng.normal(size=n_counties)
+    county_effects = 0.16 * rng.normal(size=n_counties)
+    mean = 1.5 + 0.7 * uranium + county_effects
     log_radon = mean[county] - 0.66 * floor + 0.76 * rng.normal(size=n_rows)
     coords = {"county": np.arange(n_counties), "house": np.arange(n_rows)}
     with pm.Model(coords=coords) as model:
@@ -97,11 +101,11 @@ def radon(n_rows: int) -> Problem:
         mu = intercept + uranium_slope * uranium_data[county] + effect[county] + slope * floor_data
         residual_sd = pm.HalfNormal("residual_sd", 2.0)
         pm.Normal("log_radon", mu, residual_sd, observed=log_radon, dims="house")
-    return Problem(model)
+    return Problem(model, {"county_effect": county_effects})
 
 
-def _crossed_normal(data: CrossedData) -> Problem:
-    """Build a normal model with crossed effects."""
+def _crossed_normal(data: CrossedData, effects: Mapping[str, np.ndarray]) -> Problem:
+    """Build a normal model with crossed effects, given those of simulated data."""
     codes = data.codes
     coords = {name: np.arange(code.max() + 1) for name, code in codes.items()}
     with pm.Model(coords=coords | {"row": np.arange(data.y.size)}) as model:
@@ -113,7 +117,7 @@ def _crossed_normal(data: CrossedData) -> Problem:
             mu += pm.Normal(f"{name}_effect", 0.0, scale, dims=name)[index]
         residual_sd = pm.HalfNormal("residual_sd", data.scale_sd)
         pm.Normal("y", mu, residual_sd, observed=pm.Data("rating", data.y, dims="row"), dims="row")
-    return Problem(model, data)
+    return Problem(model, effects, data)
 
 
 def insteval(n_rows: int) -> Problem:
@@ -131,7 +135,7 @@ def insteval(n_rows: int) -> Problem:
     }
     y = arrays["y"][:n_rows].astype(float)
     X = arrays["service"][:n_rows, np.newaxis].astype(float)
-    return _crossed_normal(CrossedData(y, X, codes, (3.0, 2.0), 1.0, 1.0))
+    return _crossed_normal(CrossedData(y, X, codes, (3.0, 2.0), 1.0, 1.0), {})
 
 
 def crossed_normal(n_rows: int) -> Problem:
@@ -144,9 +148,12 @@ def crossed_normal(n_rows: int) -> Problem:
     }
     x = rng.normal(size=n_rows)
     y = 3.0 + 0.3 * x + rng.normal(size=n_rows)
-    for (_, code), scale in zip(codes.items(), (0.5, 0.4), strict=True):
-        y += scale * rng.normal(size=code.max() + 1)[code]
-    return _crossed_normal(CrossedData(y, x[:, np.newaxis], codes, (0.0, 5.0), 1.0, 1.0))
+    effects = {}
+    for (name, code), scale in zip(codes.items(), (0.5, 0.4), strict=True):
+        effects[f"{name}_effect"] = scale * rng.normal(size=code.max() + 1)
+        y += effects[f"{name}_effect"][code]
+    data = CrossedData(y, x[:, np.newaxis], codes, (0.0, 5.0), 1.0, 1.0)
+    return _crossed_normal(data, effects)
 
 
 def _crossed_logistic(n_rows: int, n_students: int, n_items: int) -> Problem:
@@ -154,7 +161,8 @@ def _crossed_logistic(n_rows: int, n_students: int, n_items: int) -> Problem:
     student, item = (group_codes(rng, n_rows, n) for n in (n_students, n_items))
     X = rng.normal(size=(n_rows, 4))
     logit = 0.5 + X @ np.array([0.8, -0.5, 0.3, 0.0])
-    logit += rng.normal(size=n_students)[student] + 0.7 * rng.normal(size=n_items)[item]
+    students, items = rng.normal(size=n_students), 0.7 * rng.normal(size=n_items)
+    logit += students[student] + items[item]
     correct = _bernoulli(rng, logit)
     coords = {
         "student": np.arange(n_students), "item": np.arange(n_items), "covariate": list("abcd"),
@@ -168,7 +176,7 @@ def _crossed_logistic(n_rows: int, n_students: int, n_items: int) -> Problem:
         item_effect = pm.Normal("item_effect", 0.0, item_sd, dims="item")
         logit_p = intercept + pm.math.dot(X, slopes) + student_effect[student] + item_effect[item]
         pm.Bernoulli("correct", logit_p=logit_p, observed=correct)
-    return Problem(model)
+    return Problem(model, {"student_effect": students, "item_effect": items})
 
 
 def crossed_logistic(n_rows: int) -> Problem:
@@ -187,7 +195,8 @@ def poisson(n_rows: int) -> Problem:
     n_groups = max(n_rows // 100, 5)
     group = group_codes(rng, n_rows, n_groups)
     exposure, x = rng.gamma(2.0, 0.5, size=n_rows), rng.normal(size=n_rows)
-    log_rate = -1.0 + 0.3 * x + 0.5 * rng.normal(size=n_groups)[group]
+    effects = 0.5 * rng.normal(size=n_groups)
+    log_rate = -1.0 + 0.3 * x + effects[group]
     count = rng.poisson(exposure * np.exp(log_rate))
     coords = {"group": np.arange(n_groups), "row": np.arange(n_rows)}
     with pm.Model(coords=coords) as model:
@@ -200,7 +209,7 @@ def poisson(n_rows: int) -> Problem:
         effect = pm.Normal("group_effect", 0.0, group_sd, dims="group")
         rate = pm.math.exp(log_exposure + intercept + slope * x_data + effect[index])
         pm.Poisson("count", rate, observed=pm.Data("counts", count, dims="row"), dims="row")
-    return Problem(model)
+    return Problem(model, {"group_effect": effects})
 
 
 def logistic(n_rows: int) -> Problem:
@@ -208,7 +217,8 @@ def logistic(n_rows: int) -> Problem:
     rng = np.random.default_rng(SEED)
     n_groups = max(n_rows // 500, 5)
     group, X = group_codes(rng, n_rows, n_groups), rng.normal(size=(n_rows, 4))
-    logit = -0.5 + X @ np.array([0.8, -0.5, 0.3, 0.0]) + 0.7 * rng.normal(size=n_groups)[group]
+    effects = 0.7 * rng.normal(size=n_groups)
+    logit = -0.5 + X @ np.array([0.8, -0.5, 0.3, 0.0]) + effects[group]
     outcome = _bernoulli(rng, logit)
     coords = {
         "group": np.arange(n_groups), "row": np.arange(n_rows), "covariate": list("abcd"),
@@ -223,7 +233,7 @@ def logistic(n_rows: int) -> Problem:
         logit_p = intercept + X_data @ slopes + effect[index]
         outcomes = pm.Data("outcomes", outcome, dims="row")
         pm.Bernoulli("outcome", logit_p=logit_p, observed=outcomes, dims="row")
-    return Problem(model)
+    return Problem(model, {"group_effect": effects})
 
 
 def pupils(n_rows: int) -> Problem:
@@ -240,7 +250,8 @@ def pupils(n_rows: int) -> Problem:
     factor = np.linalg.cholesky([[0.25, 0.06], [0.06, 0.09]])
     effects = rng.normal(size=(n_schools, 2)) @ factor.T
     score = 0.2 + effects[school, 0] + (0.4 + effects[school, 1]) * x
-    score += 0.4 * rng.normal(size=n_classes)[class_] + rng.normal(size=n_rows)
+    class_effects = 0.4 * rng.normal(size=n_classes)
+    score += class_effects[class_] + rng.normal(size=n_rows)
     coords = {
         "class": np.arange(n_classes), "school": np.arange(n_schools),
         "effect": ["intercept", "slope"],
@@ -259,7 +270,7 @@ def pupils(n_rows: int) -> Problem:
         mu = intercept + school_effect[school, 0] + class_effect[class_]
         mu += (slope + school_effect[school, 1]) * x
         pm.Normal("score", mu, pm.HalfNormal("residual_sd", 1.0), observed=score)
-    return Problem(model)
+    return Problem(model, {"school_effect": effects, "class_effect": class_effects})
 
 
 def mixed_normal(n_rows: int) -> Problem:
@@ -268,7 +279,8 @@ def mixed_normal(n_rows: int) -> Problem:
     n_groups = max(n_rows // 1_000, 5)
     group, X = group_codes(rng, n_rows, n_groups), rng.normal(size=(n_rows, 10))
     y = 1.0 + X @ rng.normal(size=10) + 2.0 * rng.normal(size=n_rows)
-    y += 0.7 * rng.normal(size=n_groups)[group] + 0.3 * rng.normal(size=n_groups)[group] * X[:, 0]
+    effects, slope_effects = 0.7 * rng.normal(size=n_groups), 0.3 * rng.normal(size=n_groups)
+    y += effects[group] + slope_effects[group] * X[:, 0]
     with pm.Model() as model:
         intercept = pm.Normal("intercept", 0.0, 5.0)
         slopes = pm.Normal("slopes", 0.0, 2.0, shape=10)
@@ -277,7 +289,7 @@ def mixed_normal(n_rows: int) -> Problem:
         slope_effect = pm.Normal("slope_effect", 0.0, slope_sd, shape=n_groups)
         mu = intercept + pm.math.dot(X, slopes) + effect[group] + slope_effect[group] * X[:, 0]
         pm.Normal("y", mu, pm.HalfNormal("residual_sd", 3.0), observed=y)
-    return Problem(model)
+    return Problem(model, {"group_effect": effects, "slope_effect": slope_effects})
 
 
 @dataclass(frozen=True)

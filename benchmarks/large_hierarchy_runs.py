@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import resource
 import sys
 import time
@@ -285,6 +286,19 @@ def summarize(model: pm.Model, draws: Draws) -> Summary:
     return {key: np.concatenate(parts) for key, parts in columns.items()}
 
 
+def squared_error(effects: Mapping[str, np.ndarray], draws: Draws) -> float:
+    """Mean square of (true effect − posterior mean) / posterior sd over all simulated effects.
+
+    It is about 1 ± √(2 / number of effects) if the draws are from the posterior, whatever the
+    model; NaN without simulated effects.
+    """
+    errors = [
+        ((effect - draws[name].mean(axis=(0, 1))) / draws[name].std(axis=(0, 1))).ravel()
+        for name, effect in effects.items()
+    ]
+    return float(np.mean(np.concatenate(errors) ** 2)) if errors else math.nan
+
+
 def run_case(case: Case, settings: RunSettings) -> tuple[dict[str, Any], Summary]:
     """Run one sampler on one model in this process."""
     import pymc_geodesic as pg
@@ -310,6 +324,7 @@ def run_case(case: Case, settings: RunSettings) -> tuple[dict[str, Any], Summary
         seconds = figures["warm_up_s"] + figures["draws_s"]
         figures["gradient_s"] = seconds / (figures["warm_up_gradients"] + figures["gradients"])
         return figures, {}
+    figures["squared_error"] = squared_error(problem.effects, draws)
     return figures, summarize(problem.model, draws)
 
 
@@ -321,7 +336,7 @@ def _small_model(n_rows: int) -> Problem:
         effect = pm.Normal("effect", 0.0, pm.HalfNormal("scale", 1.0), shape=n_rows // 10)
         mu = pm.Normal("mean", 0.0, 1.0) + effect[group]
         pm.StudentT("y", nu=4.0, mu=mu, sigma=1.0, observed=y)
-    return Problem(model)
+    return Problem(model, {})
 
 
 def main() -> None:

@@ -138,7 +138,7 @@ class GMC(GeodesicStep):
     ``target_accept`` (acceptance 0.9 instead of 0.8), because with long steps the energy errors
     are largest in the tails.
 
-    With the sparse metric the first 300 tuning draws are the warm-up, or the first 30 % of them if
+    With the sparse metric the first 150 tuning draws are the warm-up, or the first 15 % of them if
     these are more; if the Hamiltonian is split then, the other tuning draws repeat the last one,
     with ``n_grad`` 0 and without ``acceptance_rate`` and ``energy``.
 

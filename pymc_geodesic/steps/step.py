@@ -50,6 +50,7 @@ from pymc_geodesic.steps.checks import (
     warn_about_square_frames,
     wrong_model_error,
 )
+from pymc_geodesic.steps.jitter import jittered_points, max_jitters
 from pymc_geodesic.steps.packing import CenteredPacking, ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.pymc_interface import (
     BlockedStep,
@@ -297,7 +298,7 @@ class GeodesicStep(BlockedStep):
         self._starts_at_edges = starts_at_edges
         self.rng = get_random_generator(rng)
         self.draw, self.tune = 0, True
-        self._n_tune = self._n_draws = 0
+        self._n_tune = self._n_draws = self._max_jitters = 0
         self._has_started = self._has_local_values = False
         self._data_of_warm_up: dict[str, list[np.ndarray]] = {}
         # values of the last draw, for `_changed_by_other_step`
@@ -351,10 +352,13 @@ class GeodesicStep(BlockedStep):
         return [self._names_in_copy(each) for each in given]
 
     def _check_arguments_of_sample(self) -> None:
-        """Warn once of another backend, of draws that need much memory, and of a short warm-up."""
+        """Read jitter; warn once of another backend, of much memory, and of a short warm-up."""
         arguments = arguments_of_sample()
-        given = None if arguments is None else arguments["compile_kwargs"]
-        if arguments is None or given is self._checked_compile_kwargs:
+        if arguments is None:
+            return
+        self._max_jitters = max_jitters(arguments)
+        given = arguments["compile_kwargs"]
+        if given is self._checked_compile_kwargs:
             return
         self._checked_compile_kwargs = given
         if given:
@@ -416,8 +420,7 @@ class GeodesicStep(BlockedStep):
             self._check_start(point)
         try:
             if not self._has_started or self._changed_by_other_step(point):
-                self.sampler.start(self._packed(point))
-                self._has_started = True
+                self._start(point)
             if not self._has_local_values:
                 self.estimator.read_local(point)
                 self._has_local_values = True
@@ -434,6 +437,22 @@ class GeodesicStep(BlockedStep):
         self.draw += 1
         kept = {name: stats[name] for name in self.stats_dtypes_shapes}
         return self._unpacked(position, point), [kept]
+
+    def _start(self, point: PointType) -> None:
+        """Set the position of the sampler, with jitter at the start of a warm-up; see `jitter`."""
+        has_jitter = self.draw == 0 and self._n_tune and self.sampler.adaptation.whitens
+        n_points = self._max_jitters if has_jitter else 0
+        for near in jittered_points(point, self.variables, self.rng, n_points):
+            if self._log_terms.fails(near):
+                continue
+            try:
+                self.sampler.start(self._packed(near))
+                break
+            except NotFiniteError:
+                continue
+        else:
+            self.sampler.start(self._packed(point))
+        self._has_started = True
 
     def _check_start(self, point: PointType) -> None:
         """Check the first point of a chain, and that a chain without warm-up has been tuned."""
@@ -586,13 +605,14 @@ class GeodesicStep(BlockedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         """State for pickling, without compiled functions, which are compiled again."""
-        return {"sampling_state": self.sampling_state, "n": (self._n_tune, self._n_draws)}
+        numbers = self._n_tune, self._n_draws, self._max_jitters
+        return {"sampling_state": self.sampling_state, "numbers": numbers}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # the arguments of the constructor, which PyMC's ``__new__`` keeps and passes to `pickle`
         (names, *others), named = self.__getnewargs_ex__()
         type(self).__init__(self, None if names == [None] else names, *others, **named)
-        self._n_tune, self._n_draws = state["n"]
+        self._n_tune, self._n_draws, self._max_jitters = state["numbers"]
         for monitor in self.monitors:
             monitor.initialize(self._n_draws)
         self.sampling_state = state["sampling_state"]

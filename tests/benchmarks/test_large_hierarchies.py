@@ -13,7 +13,7 @@ import pytest
 from benchmarks.crossed_gibbs import sample_crossed
 from benchmarks.large_hierarchies import add_rates, compare, extrapolated, line, methods_of, ratios
 from benchmarks.large_hierarchy_models import CASES, CrossedData, group_codes
-from benchmarks.large_hierarchy_runs import GRADIENTS, summarize
+from benchmarks.large_hierarchy_runs import GRADIENTS, squared_error, summarize
 from tests.examples.scripts import ROOT
 
 SIMULATED = [name for name in CASES if name != "insteval"]  # that reads a file
@@ -96,6 +96,20 @@ def test_summary_has_logarithms_of_scales_and_correlations():
     assert names[-3:] == ["log cov_stds[0]", "log cov_stds[1]", "atanh cov_corr[0]"]
     np.testing.assert_allclose(summary["mean"][0], np.log(draws["scale"]).mean())
     np.testing.assert_allclose(summary["mean"][-1], np.arctanh(correlation).mean())
+
+
+def test_squared_error_is_one_for_the_posterior():
+    """For 10,000 effects whose posterior is N(m, s²); not if sds are 10 % too small."""
+    rng = np.random.default_rng(2)
+    mean, sd = rng.normal(size=(5_000, 2)), rng.uniform(0.5, 2.0, size=(5_000, 2))
+    effects = {"a": mean + sd * rng.normal(size=sd.shape), "b": np.zeros(0)}
+    noise = rng.normal(size=(4, 100, 5_000, 2))
+    empty = np.zeros((4, 100, 0))
+    right = squared_error(effects, {"a": mean + sd * noise, "b": empty})
+    narrow = squared_error(effects, {"a": mean + 0.9 * sd * noise, "b": empty})
+    assert right == pytest.approx(1.0, abs=0.05)
+    assert narrow == pytest.approx(1.0 / 0.81, abs=0.06)
+    assert np.isnan(squared_error({}, {}))
 
 
 def summary_of(mean, sd, size):

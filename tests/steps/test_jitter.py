@@ -1,0 +1,57 @@
+"""Jitter of the starting points of chains, as `pymc.sample` adds for NUTS."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_geodesic import GMC, SGGMC, UniformSphere, gSGNHT
+from tests.steps.runs import INTERPRETED, sample
+
+
+@pytest.fixture(scope="module")
+def two_modes():
+    """Modes at −1/2 and 1/2, between which no trajectory leads, and an initial point near one."""
+    with pm.Model() as model:
+        x = pm.Flat("x", initval=0.2)
+        pm.Potential("modes", pt.logaddexp(*(-0.5 * ((x - m) / 0.02) ** 2 for m in (-0.5, 0.5))))
+    return model
+
+
+def signs(model, step_class, **kwargs):
+    """Sign of the last draw of each of eight chains."""
+    with model:
+        step = step_class(compile_kwargs=INTERPRETED)
+    run = sample(model, step, chains=8, tune=100, draws=10, random_seed=11, **kwargs)
+    return set(np.sign(run.posterior["x"].values[:, -1]))
+
+
+@pytest.mark.parametrize("step_class", [GMC, SGGMC, gSGNHT])
+def test_chains_find_more_modes_than_that_of_the_initial_point(two_modes, step_class):
+    assert signs(two_modes, step_class) == {-1.0, 1.0}
+
+
+def test_no_jitter_where_users_of_pymc_turn_it_off(two_modes):
+    """By ``init=``; and user-specified starting points are exact."""
+    assert signs(two_modes, GMC, init="adapt_diag") == {1.0}
+    assert signs(two_modes, GMC, initvals={"x": -0.2}) == {-1.0}
+
+
+@pytest.mark.parametrize("max_retries", [0, 10])
+def test_points_outside_the_support_are_not_used(max_retries):
+    """The chain begins at the initial point if all jittered points are outside."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("support", pt.switch(pt.abs(x) < 0.01, 0.0, -np.inf))
+        step = GMC(compile_kwargs=INTERPRETED)
+    run = sample(model, step, chains=3, tune=100, draws=5, jitter_max_retries=max_retries)
+    assert (np.abs(run.posterior["x"].values) < 0.01).all()
+
+
+def test_directions_keep_their_starting_point():
+    with pm.Model() as model:
+        u = UniformSphere("u", shape=3, initval=[0.0, 0.0, 1.0])
+        pm.Potential("poles", 2000.0 * u[2] ** 2)  # two modes
+        step = GMC(compile_kwargs=INTERPRETED)
+    run = sample(model, step, chains=4, tune=100, draws=5)
+    assert (run.posterior["u"].values[..., 2] > 0.9).all()
