@@ -61,6 +61,8 @@ class SparseMetricSettings:
         Standard deviation of a log scale, given the coordinates that are eliminated later, above
         which its normal score is a coordinate, and maximum number of such scales. Heuristic:
         smaller ones are close to normal, and each takes about 40 gradients.
+    smallest_slope : float
+        Derivative of a log prior precision, below which it is a rounding error.
     density_range : float
         Decrease of the log-density along a log scale, from its maximum, to which its derivative is
         evaluated for the normal score. Probabilities beyond are below 10⁻⁶.
@@ -83,6 +85,7 @@ class SparseMetricSettings:
     marginal_steps: int = 3
     wide_scale: float = 0.1
     max_scales: int = 30
+    smallest_slope: float = 1e-8
     density_range: float = 15.0
     growth: float = 0.25
     n_points: int = 24
@@ -262,7 +265,8 @@ class SparseMetric:
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
             coefficients[[entry_of[c] for c in group.coordinates]] = amounts / amounts.sum()
-            slope = np.nan_to_num(self.centering.slopes(x, coefficients)[others])
+            slope = self.centering.slopes(x, coefficients)[others]
+            slope[~np.isfinite(slope) | (np.abs(slope) < SETTINGS.smallest_slope)] = 0.0
             information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
             is_scale[others] |= slope != 0.0
         weights = []
@@ -271,7 +275,7 @@ class SparseMetric:
             if each.is_correlated:
                 weights.append(np.array(columns) @ np.transpose(columns))
         of_correlations = self._effects.information_on_correlations(x, weights)
-        information += of_correlations
+        information += np.nan_to_num(of_correlations, posinf=0.0, neginf=0.0)
         is_parameter = is_scale.copy()
         is_parameter[others] |= np.diagonal(of_correlations) > 0.0
         self._scales, self._parameters = np.flatnonzero(is_scale), np.flatnonzero(is_parameter)

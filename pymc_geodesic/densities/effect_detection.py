@@ -81,7 +81,7 @@ def find_effects(
         by_name = {each.name: each for each in statistics}
         effects = GroupEffects(found, variables, by_name, compile_kwargs)
         point = model.initial_point(random_seed=0)
-        effects.precision(np.concatenate([np.ravel(point[v.value_name]) for v in variables]))
+        effects.precision(np.concatenate([np.ravel(point[v.value.name]) for v in variables]))
     except (
         MethodNotDefined,
         NotImplementedError,

@@ -13,7 +13,6 @@ given those before it, e_k = m_k + q_k x_k.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.transforms import CholeskyCovPacked
 from pymc.model import Model
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.sharedvalue import SharedVariable
@@ -102,9 +100,6 @@ class GroupEffects:
     effects : list of Effect
     others, transformed : ndarray of int
         Coordinates of all other variables, and of variables that have a transform.
-    diagonals : ndarray of int, shape (size,)
-        For entries of Cholesky factors of covariances (`pymc.LKJCholeskyCov`) below the diagonal,
-        the coordinate of the logarithm of the diagonal entry of their row; otherwise −1.
     prior : CompiledGradient
         Function of a position x and of coefficients a, b, c, d, each with one number per entry of
         the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
@@ -155,11 +150,6 @@ class GroupEffects:
             ]
             or [np.empty(0, dtype=np.int64)]
         )
-        self.diagonals = np.full(self.size, -1)
-        for v in variables:
-            if isinstance(self._model.rvs_to_transforms[self._model[v.name]], CholeskyCovPacked):
-                coordinates = np.arange(self.size)[self._parts[v.name]]
-                self.diagonals[coordinates] = _diagonals(coordinates.reshape(v.value_shape)).ravel()
         zero_sums = [each for each in effects if each.zero_sum is not None]
         self.n_zero_sums = len(zero_sums)
         last = {each.variable.name: self.size + k for k, each in enumerate(zero_sums)}
@@ -419,21 +409,3 @@ def _array_of(variable: Variable) -> np.ndarray:
     if isinstance(variable, SharedVariable):
         return np.asarray(variable.get_value(borrow=True))
     return np.asarray(variable.data)
-
-
-def _diagonals(packed: np.ndarray) -> np.ndarray:
-    """Return the last entry of the row of each entry of packed lower triangular matrices.
-
-    Parameters
-    ----------
-    packed : ndarray of int, shape (..., n (n + 1) / 2)
-        Coordinates of the entries, rows one after the other.
-
-    Returns
-    -------
-    ndarray of int, shape of ``packed``
-        −1 for entries on the diagonal.
-    """
-    n = math.isqrt(2 * packed.shape[-1])
-    row, column = np.tril_indices(n)
-    return np.where(row == column, -1, packed[..., row * (row + 3) // 2])

@@ -242,7 +242,7 @@ class _RowTerms:
         coordinates = []
         for variable in self._variables:
             if variable.manifold.is_flat:
-                value = np.asarray(self._point[variable.value_name], dtype=float)
+                value = np.asarray(self._point[variable.value.name], dtype=float)
                 drawn = value + sd * rng.standard_normal(value.shape)
             else:
                 value = variable.manifold.random_point(rng, variable.rows)

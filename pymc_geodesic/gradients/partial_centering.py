@@ -17,9 +17,7 @@ of effects this is the conditional distribution of an effect for every θ. Other
 approximately, near the center: w and L are computed there, with the noise variance and the prior
 precisions of effects that are eliminated before. With little data, w ≪ p, the coordinates are those
 of the non-centered form, with much data those of the centered form; each effect has its own degree.
-For all other coordinates r = 1. Entries of Cholesky factors below the diagonal, whose prior is in
-proportion to the diagonal entry of their row, are (c + s + z / √D) exp(y − c_y), y the logarithm of
-this entry and c_y its value at the center. Log scales among them are c + s + S(z), S the spline of
+For all other coordinates r = 1. Log scales among them are c + s + S(z), S the spline of
 `pymc_geodesic.gradients.normal_scores`, in place of c + s + z / √D.
 
 An effect whose n entries x sum to zero has n − 1 coordinates y, of which x is an isometric function
@@ -128,9 +126,6 @@ class Coordinates(NamedTuple):
         In the order of elimination, the number of the spline S, or −1 for other coordinates.
     grid, coefficients
         See `NormalScores`.
-    diagonal : ndarray of int, shape (size,)
-        For entries of Cholesky factors below the diagonal, y in the order of elimination; otherwise
-        −1. It is eliminated later.
     """
 
     order: Integers
@@ -148,7 +143,6 @@ class Coordinates(NamedTuple):
     spline: Integers
     grid: np.ndarray
     coefficients: np.ndarray
-    diagonal: Integers
 
 
 class Work(NamedTuple):
@@ -273,10 +267,6 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
                     work.away[i] = s + own
                     log_jacobian += math.log(slope)
                 work.point[at.order[i]] = at.center[i] + work.away[i]
-                y = at.diagonal[i]
-                if y >= 0:
-                    work.point[at.order[i]] *= math.exp(work.away[y])
-                    log_jacobian += work.away[y]
             else:
                 r = _ratio(log_p[a], at.weight[i], at.precision[i])
                 remaining = at.center[i] + s - _centered_mean(at, i, mean[a], shift[a])
@@ -330,12 +320,9 @@ def _to_gradient(
         for i in range(at.segments[segment, 0], at.segments[segment, 1]):
             a, where, sd = at.entry[i], at.order[i], 1.0 / math.sqrt(at.precision[i])
             if a < 0:
-                k, y = at.spline[i], at.diagonal[i]
-                if y >= 0:
-                    bar[y] += gradient[where] * work.point[where] + 1.0
-                    gradient[where] *= math.exp(work.away[y])
                 bar[i] += gradient[where]
                 slope = bar[i]
+                k = at.spline[i]
                 if k >= 0:
                     _, first, second = from_score(at.grid[k], at.coefficients[k], work.own[i])
                     out[where] = slope * first + second / first
@@ -366,7 +353,7 @@ def _to_gradient(
                     rest[j] -= row[j] * slope
 
 
-_POINTERS = 29
+_POINTERS = 28
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
 (_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS, _N_ZERO_SUMS, _N_SPLINES) = range(6, 13)
 _FIRST = 13
@@ -396,7 +383,6 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST + 12], (size,), np.int64),
         array_at(table[_FIRST + 13], (table[_N_SPLINES], 2), np.float64),
         array_at(table[_FIRST + 14], (table[_N_SPLINES], _N_INTERVALS, 4), np.float64),
-        array_at(table[_FIRST + 15], (size,), np.int64),
     )
     n_point, memory = size + 4 * n, table[_POINTERS]
     after = 2 * n_point + 4 * size + 1
@@ -455,8 +441,6 @@ def _whitened(
         e = x[at.order[i]]
         if at.is_offset[i]:
             e = mean[a] + e * math.exp(log_q[a])
-        if at.diagonal[i] >= 0:
-            e *= math.exp(at.center[at.diagonal[i]] - x[at.order[at.diagonal[i]]])
         away[i] = e - at.center[i]
     for j in range(size):
         i = (n_sparse + j) % size  # dense rows first
@@ -496,8 +480,6 @@ class PartialCentering:
         Whether the coordinate of each entry is an offset x = (e − m) / q.
     n_zero_sums : int
         Number of effects that sum to zero.
-    diagonals : ndarray of int, shape (size,)
-        Coordinate of the log diagonal entry for entries of Cholesky factors; otherwise −1.
 
     Attributes
     ----------
@@ -512,10 +494,8 @@ class PartialCentering:
         entries: np.ndarray,
         is_offset: np.ndarray,
         n_zero_sums: int,
-        diagonals: np.ndarray,
     ) -> None:
         self._prior, self._size = prior, size
-        self._diagonals = np.asarray(diagonals)
         self._entries = np.asarray(entries, dtype=np.int64)
         self._n = len(self._entries)
         self._is_offset = np.asarray(is_offset)
@@ -576,8 +556,6 @@ class PartialCentering:
             Splines by coordinate of the position.
         """
         splines = {} if splines is None else splines
-        position = np.empty(self._size, dtype=np.int64)  # in the order of elimination
-        position[factor.order] = np.arange(self._size)
         spline = np.full(self._size, -1, dtype=np.int64)
         spline[list(splines)] = np.arange(len(splines))
         scores = NormalScores.join(list(splines.values()))
@@ -601,7 +579,6 @@ class PartialCentering:
             np.ascontiguousarray(spline[factor.order]),
             scores.grid,
             scores.coefficients,
-            np.where(self._diagonals >= 0, position[self._diagonals], -1)[factor.order],
         )
         context = self.logp_grad.context
         context[_N_SPLINES] = len(splines)

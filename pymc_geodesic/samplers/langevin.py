@@ -38,6 +38,9 @@ EXPLORATION_STATS = {
 }
 """Sample stats of Metropolis-corrected transitions, without friction and gradient noise."""
 
+MAX_EXCURSIONS = 10
+"""Number of successive draws that are undone, after which one that is not finite is an error."""
+
 
 class LangevinSampler:
     """Langevin dynamics with adapted coordinates and parameters.
@@ -178,7 +181,7 @@ class LangevinSampler:
         temperature = sum(temperatures.tolist()) / temperatures.size
         diverging = not (math.isfinite(temperature) and all_finite(chain.z))
         if diverging:
-            self._check_divergence(before, proposal, tune=tune)
+            self._check_divergence(before, proposal, may_undo=tune or adaptation.whitens)
         mean_temperature = float(adaptation.product.dims @ temperatures) / adaptation.product.dim
         if tune:
             diverging, more = adaptation.update(
@@ -186,7 +189,7 @@ class LangevinSampler:
             )
             n_grad += more
         elif adaptation.whitens:
-            diverging = self._undo_excursion(before, mean_temperature)
+            diverging = self._undo_excursion(before, mean_temperature, diverging=diverging)
         if monitor is not None:
             n_grad += monitor.after_draw(chain.n, chain.z, len(minibatches))
         chain.n += 1
@@ -198,10 +201,11 @@ class LangevinSampler:
         stats["phase"] = "tune" if tune else "sample"
         return stats
 
-    def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, tune: bool) -> None:
+    def _check_divergence(self, before: np.ndarray, proposal: Proposal, *, may_undo: bool) -> None:
         """Raise an error for a draw that is not finite.
 
-        In the warm-up such a draw is undone, if the gradient at the starting point is finite.
+        Such a draw may be undone in the warm-up, if the gradient at the starting point is finite,
+        and afterwards in adapted coordinates, unless many draws before were undone.
         """
         chain = self._chain
         if chain.n == 0:
@@ -210,19 +214,20 @@ class LangevinSampler:
                 gradient = self.estimator.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
                     raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
-        if not tune:
+        if not may_undo or self._n_successive_excursions >= MAX_EXCURSIONS:
             what = "velocity" if all_finite(chain.z) else "position"
             raise NotFiniteError(what, proposal.parameters.step_size, chain.z)
 
-    def _undo_excursion(self, before: np.ndarray, temperature: float) -> bool:
-        """Return to before a draw that left the posterior; return whether it did.
+    def _undo_excursion(self, before: np.ndarray, temperature: float, *, diverging: bool) -> bool:
+        """Return to before a draw that left the posterior or is not finite; return whether it did.
 
         Draws of the posterior practically never have a kinetic temperature above `max_temperature`.
         In a funnel such a draw can move a scale by many posterior standard deviations.
         """
         dim = self.adaptation.product.dim
         bound = max_temperature(dim, self._n_successive_excursions, tune=False)
-        if not (self.dynamics.has_momentum and abs(temperature) > bound):
+        is_hot = self.dynamics.has_momentum and abs(temperature) > bound
+        if not (is_hot or diverging):
             self._n_successive_excursions = 0
             return False
         self._n_excursions += 1

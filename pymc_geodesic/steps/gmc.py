@@ -224,6 +224,7 @@ class GMC(GeodesicStep):
             minibatches=minibatches,
             local=local,
             manifolds=manifolds,
+            may_reparametrize=step_size is None and local is None and isinstance(metric, str),
             is_corrected=True,
             model=model,
             rng=rng,

@@ -165,8 +165,8 @@ class LangevinArguments:
         return self.metric is not None and not self.specified
 
     @property
-    def centers_effects(self) -> bool:
-        """Whether the arguments allow group effects to be sampled in centered form."""
+    def may_reparametrize(self) -> bool:
+        """Whether the arguments allow variables to be sampled in other coordinates than PyMC's."""
         return self.whitens and not isinstance(self.metric, np.ndarray)
 
     @property

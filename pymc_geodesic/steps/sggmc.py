@@ -328,7 +328,7 @@ class SGGMC(GeodesicStep):
             minibatches=minibatches,
             local=local,
             manifolds=manifolds,
-            centers_effects=arguments.centers_effects,
+            may_reparametrize=arguments.may_reparametrize,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,

@@ -251,7 +251,7 @@ class SGLD(GeodesicStep):
             vars,
             minibatches=minibatches,
             manifold=Euclidean,
-            centers_effects=arguments.centers_effects,
+            may_reparametrize=arguments.may_reparametrize,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,

@@ -91,7 +91,6 @@ def sparse_trajectories(
         np.concatenate(entries),
         effects.is_offset,
         effects.n_zero_sums,
-        effects.diagonals,
     )
     inner = WhitenedTrajectories(
         AdaptedGradient(product.size, [], centering.logp_grad),

@@ -280,7 +280,7 @@ class SSGNHT(GeodesicStep):
             vars,
             minibatches=minibatches,
             manifold=Euclidean,
-            centers_effects=arguments.centers_effects,
+            may_reparametrize=arguments.may_reparametrize,
             model=model,
             rng=rng,
             compile_kwargs=compile_kwargs,

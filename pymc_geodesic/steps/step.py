@@ -20,6 +20,7 @@ from pymc_geodesic.adaptation.eligibility import minibatch_remedy
 from pymc_geodesic.arguments import check_compile_kwargs
 from pymc_geodesic.counts.count_estimator import LikelihoodError
 from pymc_geodesic.densities.centered_effects import with_centered_effects
+from pymc_geodesic.densities.cholesky_factors import with_correlations
 from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.named_axes import without_named_axes
 from pymc_geodesic.densities.variables import manifold_variables, product_of
@@ -167,9 +168,9 @@ class GeodesicStep(BlockedStep):
         Manifold by variable name.
     manifold : Manifold class, optional
         Manifold of all variables, instead of those that their transforms imply.
-    centers_effects : bool
-        Whether group effects scale × offset are sampled in centered form; see
-        `with_centered_effects`.
+    may_reparametrize : bool
+        Whether group effects scale × offset may be sampled in centered form, and Cholesky factors
+        as standard deviations and correlations; see `with_centered_effects`, `with_correlations`.
     is_corrected : bool
         Whether a Metropolis correction rejects proposals outside the support of the density.
     starts_at_edges : bool
@@ -238,7 +239,7 @@ class GeodesicStep(BlockedStep):
         local: Sequence[TensorVariable | str] | TensorVariable | str | None = None,
         manifolds: Mapping[str, type[Manifold]] | None = None,
         manifold: type[Manifold] | None = None,
-        centers_effects: bool = False,
+        may_reparametrize: bool = False,
         is_corrected: bool = False,
         starts_at_edges: bool = False,
         model: Model | None,
@@ -283,12 +284,13 @@ class GeodesicStep(BlockedStep):
         self.manifold_names = [str(variable.manifold) for variable in self.variables]
         self.product: Product = product_of(self.variables)
         self.packing: Packing = ManifoldPacking(self.variables, self.product)
-        # with the variables of the points of `pymc.sample`, before effects are centered
-        self._uncentered_model = self.model
+        # with the variables of the points of `pymc.sample`
+        self._model_of_points = self.model
         self.centered: list[str] = []
         draws_rows = draws_minibatches(self.model)
-        if centers_effects and self.samples_all and (self.minibatches.names or draws_rows):
-            self._center_effects()
+        if may_reparametrize:
+            has_minibatches = bool(self.minibatches.names or draws_rows)
+            self._reparametrize(centers_effects=self.samples_all and has_minibatches)
         self.streamed = self.minibatches.streamed
         self._has_partial_data = bool(self.streamed) or draws_rows
         has_rows = any(rv.type.ndim > 0 for rv in self.model.observed_RVs)
@@ -304,16 +306,19 @@ class GeodesicStep(BlockedStep):
         # values of the last draw, for `_changed_by_other_step`
         self._last_values: dict[str, np.ndarray] = {}
 
-    def _center_effects(self) -> None:
-        """Sample group effects scale × offset in centered form."""
-        model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
-        if effects is None:
-            return
-        self.model, self.centered = model, effects.names
-        self.variables = [variable.in_model(model) for variable in self.variables]
-        self.packing = CenteredPacking(ManifoldPacking(self.variables, self.product), effects)
-        names = ", ".join(map(repr, effects.names))
-        _log.info(f"{type(self).__name__}: group effects scale × {names} are in centered form")
+    def _reparametrize(self, *, centers_effects: bool) -> None:
+        """Sample Cholesky factors as correlations, and effects scale × offset in centered form."""
+        effects = None
+        if centers_effects:
+            self.model, effects = with_centered_effects(self.model, self.minibatches.n_rows)
+        self.model, self.variables = with_correlations(
+            self.model, [variable.in_model(self.model) for variable in self.variables]
+        )
+        self.packing = ManifoldPacking(self.variables, self.product)
+        if effects is not None:
+            self.packing, self.centered = CenteredPacking(self.packing, effects), effects.names
+            names = ", ".join(map(repr, effects.names))
+            _log.info(f"{type(self).__name__}: group effects scale × {names} are in centered form")
 
     @property
     def vars(self) -> list[TensorVariable]:
@@ -463,7 +468,7 @@ class GeodesicStep(BlockedStep):
         if self._n_tune or not adaptation.needs_warm_up:
             return
         if adaptation.is_tuned:
-            check_burn_in(name, self.model, self.variables, point)
+            check_burn_in(name, self._model_of_points, self.variables, point)
             warn_about_changed_data(name, self._user_model, self._data_of_warm_up)
         elif adaptation.whitens:
             raise untuned_error(name)
@@ -512,7 +517,7 @@ class GeodesicStep(BlockedStep):
         """Log-density of each term of the model."""
         source = self.estimator.source
         return LogTerms(
-            self._uncentered_model,
+            self._model_of_points,
             {*source.arrays, *source.whole} if source.replaces_arrays else (),
             [variable.name for variable in self.variables] if self._starts_at_edges else [],
         )
