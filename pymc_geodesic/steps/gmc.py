@@ -138,6 +138,9 @@ class GMC(GeodesicStep):
     ``target_accept`` (acceptance 0.9 instead of 0.8), because with long steps the energy errors
     are largest in the tails.
 
+    If the metric is adapted, the coordinates of `pymc.LKJCholeskyCov` variables are log standard
+    deviations, and Fisher's transformation of partial correlations.
+
     With the sparse metric the first 150 tuning draws are the warm-up, or the first 15 % of them if
     these are more; if the Hamiltonian is split then, the other tuning draws repeat the last one,
     with ``n_grad`` 0 and without ``acceptance_rate`` and ``energy``.
