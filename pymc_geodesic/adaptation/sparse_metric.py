@@ -237,7 +237,10 @@ class SparseMetric:
         prior = np.zeros(self._effects.size)
         prior[self._entries] = np.exp(np.clip(log_p, -690.0, 690.0))
         precision.data[~np.isfinite(precision.data)] = 0.0
-        precision = precision + self._information_on_scales(x, precision.diagonal(), prior)
+        information, self._scales, self._parameters = self._information_on_scales(
+            x, precision.diagonal(), prior
+        )
+        precision = precision + information
         factor = triangular_factor(precision, self._groups, self._effects.others, prior)
         self.center = x.copy()
         self.centering.set_factor(x, factor)
@@ -246,25 +249,34 @@ class SparseMetric:
 
     def _information_on_scales(
         self, x: np.ndarray, precision: np.ndarray, prior: np.ndarray
-    ) -> sparse.csr_matrix:
-        """Return the expected information of each effect on the parameters of its prior.
+    ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
+        """Compute the expected information of each effect on the parameters of its prior.
 
         Given the other effects, one with the conditional precision D and the prior precision p has
         the information κ²/2 on log p, κ = 1 − p/D. It is at least that of half an effect, because
         the density decreases towards scales of zero. Standardized columns j and k of a group have
         the information κ_j κ_k on the coefficient of j in the regression of k.
+
+        Returns
+        -------
+        information : csr_matrix
+        scales : ndarray of int
+            Coordinates on which prior precisions depend.
+        parameters : ndarray of int
+            Coordinates on which prior precisions or regressions depend.
         """
         size, others = self._effects.size, self._effects.others
         information = np.zeros((len(others), len(others)))
         is_scale = np.zeros(size, dtype=bool)
-        entry_of = {coordinate: k for k, coordinate in enumerate(self._entries)}
+        entry_of = np.empty(size, dtype=np.int64)
+        entry_of[self._entries] = np.arange(len(self._entries))
         shrinkages = []
         for group in self._groups:
             shrinkage = np.maximum(1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0)
             shrinkages.append(shrinkage)
             amounts = np.maximum(shrinkage**2, 1e-12)
             coefficients = np.zeros(len(self._entries))
-            coefficients[[entry_of[c] for c in group.coordinates]] = amounts / amounts.sum()
+            coefficients[entry_of[group.coordinates]] = amounts / amounts.sum()
             slope = self.centering.slopes(x, coefficients)[others]
             slope[~np.isfinite(slope) | (np.abs(slope) < SETTINGS.smallest_slope)] = 0.0
             information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
@@ -278,10 +290,10 @@ class SparseMetric:
         information += np.nan_to_num(of_correlations, posinf=0.0, neginf=0.0)
         is_parameter = is_scale.copy()
         is_parameter[others] |= np.diagonal(of_correlations) > 0.0
-        self._scales, self._parameters = np.flatnonzero(is_scale), np.flatnonzero(is_parameter)
         row, column = np.meshgrid(others, others, indexing="ij")
         entries = information.ravel(), (row.ravel(), column.ravel())
-        return sparse.coo_matrix(entries, shape=(len(precision), len(precision))).tocsr()
+        matrix = sparse.coo_matrix(entries, shape=(len(precision), len(precision))).tocsr()
+        return matrix, np.flatnonzero(is_scale), np.flatnonzero(is_parameter)
 
     def find_center(self, x: np.ndarray) -> np.ndarray:
         """Approximate the center of the posterior by Newton steps, from a position.

@@ -21,7 +21,7 @@ For all other coordinates r = 1. Log scales among them are c + s + S(z), S the s
 `pymc_geodesic.gradients.normal_scores`, in place of c + s + z / √D.
 
 An effect whose n entries x sum to zero has n − 1 coordinates y, of which x is an isometric function
-(`expand_zero_sums`). Dense rows have couplings with y, and sparse rows with x, in place of e.
+(`_expand_zero_sums`). Dense rows have couplings with y, and sparse rows with x, in place of e.
 
 For correlated effects, m + δ is the mean given the effects of the same group that are eliminated
 later, with the coefficients of this regression at θ₀, as in s; otherwise δ = 0. An effect that the
