@@ -41,9 +41,14 @@ class SparseMetricSettings:
         The same, below which no further step uses the present factor.
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split: the larger of a
-        number and a share of all tuning draws. With 150 in place of 300 R-hat, ESS and gradients
-        per draw of models of `benchmarks.large_hierarchies` differed by less than their Monte Carlo
-        errors; the share is heuristic.
+        number and a share of all tuning draws. With 300 in place of 1,000 three models of
+        `benchmarks.large_hierarchies` had the same R-hat; the share is heuristic.
+    early : tuple of float
+        Fractions of that number after which the warm-up ends if, moreover, the residual of the
+        draws so far is small, and all coordinates that are not effects are harmonic. With half of
+        them R-hat and ESS of these models were the same.
+    n_settled : int
+        Number of draws since the last change of the coordinates, from which this is checked.
     updates : tuple of float
         Fractions of that number after which the metric is computed again at the mean of the draws
         since the last time, unless that is near the origin.
@@ -77,9 +82,11 @@ class SparseMetricSettings:
     max_halvings: int = 10
     center_tolerance: float = 0.1
     small_step: float = 0.01
-    shortest: int = 150
-    share: float = 0.15
-    updates: tuple[float, ...] = (0.2, 0.5)
+    shortest: int = 300
+    share: float = 0.3
+    early: tuple[float, ...] = (0.5, 0.6, 0.7, 0.8, 0.9)
+    n_settled: int = 50
+    updates: tuple[float, ...] = (0.1, 0.3)
     rest: int = 100
     min_draws: int = 20
     marginal_steps: int = 3
@@ -108,10 +115,12 @@ class SparseMetric:
         Position at which the precision matrix was factored.
     n_grad : int
         Number of gradient evaluations so far.
+    others : ndarray of int
+        Coordinates that are not effects.
     """
 
     def __init__(self, effects: GroupEffects, centering: PartialCentering) -> None:
-        self._effects, self.centering = effects, centering
+        self._effects, self.centering, self.others = effects, centering, effects.others
         children: dict[str, set[int]] = {each.name: set() for each in effects.effects}
         names = [each.name for each in effects.effects for _ in each.columns]
         for each in effects.effects:
@@ -142,7 +151,7 @@ class SparseMetric:
         """
         factor = self._factor_at(x)
         value, step = self._evaluate(np.zeros(self._effects.size))
-        step[self._effects.others] = 0.0
+        step[self.others] = 0.0
         origin = x
         if np.isfinite(step).all() and self._evaluate(step)[0] > value:
             origin = self.centering.to_position(step)
@@ -167,15 +176,15 @@ class SparseMetric:
         values, gradients = [], []
         for sign in (-1.0, 1.0):
             z = sign * self._signs
-            z[self._effects.others] = others
+            z[self.others] = others
             value, gradient = self._evaluate(z)
             values.append(value)
-            gradients.append(gradient[self._effects.others])
+            gradients.append(gradient[self.others])
         return 0.5 * sum(values), np.mean(gradients, axis=0)
 
     def _marginal_mode(self) -> np.ndarray:
         """Position at the mode of `_evaluate_marginal`, by Newton steps from the origin."""
-        others = np.zeros(len(self._effects.others))
+        others = np.zeros(len(self.others))
         value, step = self._evaluate_marginal(others)
         for _ in range(SETTINGS.marginal_steps):
             found, gradient = self._evaluate_marginal(others + step)
@@ -183,7 +192,7 @@ class SparseMetric:
                 break
             others, value, step = others + step, found, gradient
         z = np.zeros(self._effects.size)
-        z[self._effects.others] = others
+        z[self.others] = others
         return self.centering.to_position(z)
 
     def _normal_scores(self, factor: TriangularFactor) -> dict[int, NormalScores]:
@@ -202,8 +211,8 @@ class SparseMetric:
 
     def _marginal_slopes(self, scale: int) -> tuple[np.ndarray, np.ndarray]:
         """Return increasing points along a log scale, and slopes of the log-density there."""
-        k = int(np.flatnonzero(self._effects.others == scale)[0])
-        others = np.zeros(len(self._effects.others))
+        k = int(np.flatnonzero(self.others == scale)[0])
+        others = np.zeros(len(self.others))
 
         def slope_at(point: float) -> float:
             others[k] = point
@@ -241,7 +250,7 @@ class SparseMetric:
             x, precision.diagonal(), prior
         )
         precision = precision + information
-        factor = triangular_factor(precision, self._groups, self._effects.others, prior)
+        factor = triangular_factor(precision, self._groups, self.others, prior)
         self.center = x.copy()
         self.centering.set_factor(x, factor)
         self._sizes = np.sqrt(np.maximum(precision.diagonal(), FACTORIZATION.smallest_precision))
@@ -265,7 +274,7 @@ class SparseMetric:
         parameters : ndarray of int
             Coordinates on which prior precisions or regressions depend.
         """
-        size, others = self._effects.size, self._effects.others
+        size, others = self._effects.size, self.others
         information = np.zeros((len(others), len(others)))
         is_scale = np.zeros(size, dtype=bool)
         entry_of = np.empty(size, dtype=np.int64)
@@ -367,7 +376,7 @@ class SparseMetric:
         It is within one standard deviation of it in coordinates that are not effects, and its mean
         square is at most twice that of n independent draws of N(0, I).
         """
-        others = np.abs(mean[self._effects.others])
+        others = np.abs(mean[self.others])
         return bool(np.mean(mean**2) <= 2.0 / n and np.max(others, initial=0.0) <= 1.0)
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
@@ -383,7 +392,7 @@ class SparseMetric:
 class SparseTrajectories:
     """Adaptation of trajectories in the coordinates of a `SparseMetric`.
 
-    The metric is known from the curvature, so that 150 draws are enough for the step
+    The metric is known from the curvature, so that a few hundred draws are enough for the step
     size. If the posterior is close to normal in these coordinates, the warm-up ends after them.
 
     Parameters
@@ -440,6 +449,7 @@ class SparseTrajectories:
         self._n_tune, self._n_draws, self._n_sum = n_tune, 0, 0
         self._end = min(n_tune, max(SETTINGS.shortest, int(SETTINGS.share * n_tune)))
         self._updates = {int(fraction * self._end) for fraction in SETTINGS.updates}
+        self._checks = {int(fraction * self._end) for fraction in SETTINGS.early}
         self.inner.initialize(self._end)
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
@@ -472,6 +482,9 @@ class SparseTrajectories:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
         changed, n_grad = self.inner.update(z, gradient, acceptance)
         self._n_draws += 1
+        if self._n_draws in self._checks and self._is_near_normal():
+            self._end = self._n_draws
+            return changed, n_grad
         present = z if changed is None else changed
         here = self.inner.to_position(present)
         self._sum = here.copy() if self._n_sum == 0 else self._sum + here
@@ -495,6 +508,13 @@ class SparseTrajectories:
         self.inner.initialize(self._end - self._n_draws)
         present, _, more = self.inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more
+
+    def _is_near_normal(self) -> bool:
+        """Whether the posterior is close to normal for the draws since the last change."""
+        if not self.inner.is_split or self.inner.n_unchanged < SETTINGS.n_settled:
+            return False
+        is_harmonic, is_small = self.inner.harmonic_coordinates()
+        return is_small and bool(is_harmonic[self.metric.others].all())
 
     def funnel(self) -> Funnel | None:
         """Find a variable that sets the scale of another; see `TrajectoryAdaptation`."""

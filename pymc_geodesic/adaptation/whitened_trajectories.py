@@ -329,6 +329,11 @@ class WhitenedTrajectories:
         """Whether trajectories follow the flow of N(0, I) exactly, in some coordinates."""
         return self._is_harmonic.size > 0
 
+    @property
+    def n_unchanged(self) -> int:
+        """Number of draws since the last change of the coordinates."""
+        return self._averaging.count
+
     def _set_integrator(self, is_harmonic: np.ndarray, *, has_small_residual: bool) -> None:
         """Choose the integrator, and with it the acceptance probability."""
         self._has_small_residual = has_small_residual
@@ -458,7 +463,7 @@ class WhitenedTrajectories:
         if self._n_draws > self._n_windows or not self.windows.add(x, gradient):
             return None, 0
         d = self.gradient.n_euclidean
-        is_harmonic, is_small = self._harmonic_coordinates()  # in the metric before these draws
+        is_harmonic, is_small = self.harmonic_coordinates()  # in the metric before these draws
         self.fits_new_draws = (
             self._only_explores
             and is_small
@@ -489,7 +494,7 @@ class WhitenedTrajectories:
         self.set_metric(metric)
         # an exploration splits by new draws only, since a dense metric fits few draws exactly
         if not self._only_explores:
-            is_harmonic, is_small = self._harmonic_coordinates()
+            is_harmonic, is_small = self.harmonic_coordinates()
         # one of many mean squares of few draws may be large by chance
         if self.is_split and len(positions) < SETTINGS.draws_for_leapfrog:
             is_harmonic |= self._is_harmonic
@@ -497,7 +502,7 @@ class WhitenedTrajectories:
         self._set_integrator(is_harmonic, has_small_residual=is_small)
         return self.gradient.whiten(x), n_evaluations
 
-    def _harmonic_coordinates(self) -> tuple[np.ndarray, bool]:
+    def harmonic_coordinates(self) -> tuple[np.ndarray, bool]:
         """Coordinates that are harmonic for the draws of the window in the present metric.
 
         Return also whether the residual is small; see `harmonic_coordinates`.

@@ -119,6 +119,11 @@ class DualAveraging:
         """Step size averaged over about the last twenty iterations."""
         return math.exp(self._state.log_recent)
 
+    @property
+    def count(self) -> int:
+        """Number of iterations since the last `restart`."""
+        return self._state.count
+
     def update(self, acceptance: float) -> None:
         """Update the step size with the mean acceptance probability of a trajectory."""
         state = self._state

@@ -45,10 +45,9 @@ def test_coordinates_are_log_standard_deviations_and_partial_correlations():
     "step",
     [
         lambda: pg.GMC(metric="dense"),
-        lambda: pg.GMC(metric=None),  # PyMC's coordinates
         pytest.param(pg.SGGMC, marks=pytest.mark.slow),
     ],
-    ids=["dense", "as in PyMC", "SGGMC"],
+    ids=["GMC", "SGGMC"],
 )
 def test_prior_of_sds_and_correlations(step):
     """HalfNormal standard deviations and a symmetric Beta distribution of the correlation."""

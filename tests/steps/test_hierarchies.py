@@ -443,14 +443,15 @@ def test_warm_up_ends_when_it_has_settled():
     """The remaining draws repeat the last one, without gradients; sampling begins there."""
     idata = warm_up_of(pm.Normal, 320)
     draws, n_grad = idata.warmup_posterior["a"][0], idata.warmup_sample_stats["n_grad"][0]
-    assert (n_grad[150:] == 0).all()
-    assert (n_grad[:150] > 0).all()
-    assert (draws[150:] == draws[149]).all()
+    n = int((n_grad > 0).sum())
+    assert 150 <= n < 300  # fewer than 300, since the posterior is normal
+    assert (n_grad[:n] > 0).all()
+    assert (draws[n:] == draws[n - 1]).all()
     assert (idata.sample_stats["n_grad"] > 0).all()
     assert idata.sample_stats["acceptance_rate"].notnull().all()
 
 
-@pytest.mark.parametrize(("n_tune", "n_used"), [(151, 150), (270, 270)])
+@pytest.mark.parametrize(("n_tune", "n_used"), [(301, 300), (420, 420)])
 def test_warm_up_of_other_posteriors_continues_if_draws_are_left(n_tune, n_used):
     """Few remaining draws would not be enough for another step size."""
     idata = warm_up_of(lambda name: pm.StudentT(name, nu=1.0, shape=3), n_tune)

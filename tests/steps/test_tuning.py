@@ -25,6 +25,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
     noise_bias,
 )
 from pymc_geodesic.monitoring.kinetic_temperature import temperature_error
+from pymc_geodesic.samplers.langevin import MAX_EXCURSIONS
 from tests.grids import by_default, cross, slow
 from tests.steps.runs import INTERPRETED, run_steps, sample, start
 
@@ -276,14 +277,19 @@ def test_divergence_while_tuning_halves_the_step_size(cliff, step_class):
 
 
 @uncorrected_steps
-def test_divergence_after_tuning_raises(cliff, step_class):
+def test_divergences_after_tuning_raise(cliff, step_class):
+    """In adapted coordinates the first ones are undone."""
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
     points, _ = run_steps(step, start(cliff, step, tune=5, draws=5), 5)
     step.stop_tuning()
     move_cliff(cliff, step, -100.0)
-    with pytest.raises(SamplingError) as caught:
-        step.step(points[-1])
+    point = points[-1]
+    with pytest.raises(SamplingError) as caught:  # noqa: PT012
+        for _ in range(MAX_EXCURSIONS + 1):
+            point, (stats,) = step.step(point)
+            assert stats["diverging"]
+            np.testing.assert_array_equal(point["a"], points[-1]["a"])
     message = str(caught.value)
     assert "'a'" in message
     assert "step size" in message
