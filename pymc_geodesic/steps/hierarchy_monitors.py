@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from pymc_geodesic.densities.effect_residuals import EffectResiduals
 from pymc_geodesic.densities.variables import hierarchical_pairs
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.effect_scales import EffectScaleMonitor
 from pymc_geodesic.monitoring.funnels import Funnel
-from pymc_geodesic.steps.packing import ManifoldPacking
 from pymc_geodesic.steps.step import GeodesicStep
 
 
@@ -24,5 +25,14 @@ def effect_scale_monitor(step: GeodesicStep) -> EffectScaleMonitor | None:
     residuals = EffectResiduals(step.model, step.variables)
     if not residuals.columns:
         return None
-    coordinates = ManifoldPacking(step.variables, step.product)
-    return EffectScaleMonitor(residuals.columns, lambda x: residuals(coordinates.unpack(x)))
+
+    def values(position: np.ndarray) -> dict[str, np.ndarray]:
+        """Values of the model of the step, which differ from those of points of the user's."""
+        found = {}
+        for variable in step.variables:
+            part = position[step.product.slices[variable.name]]
+            value = variable.values(part) if variable.on_manifold else part
+            found[str(variable.value.name)] = value.reshape(variable.value_shape)
+        return found
+
+    return EffectScaleMonitor(residuals.columns, lambda x: residuals(values(x)))

@@ -15,6 +15,10 @@ import numpy as np
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.steps.pymc_interface import PointType
 
+MAX_GROWTH, SMALLEST_GRADIENT = 10.0, 100.0
+"""Maximum ratio of the largest derivative at a jittered point to that at the point itself, and the
+smallest of the latter for this purpose. Heuristic."""
+
 
 def max_jitters(arguments: Mapping[str, Any]) -> int:
     """Return how many jittered points a chain may try, given the arguments of `pymc.sample`.
@@ -42,7 +46,7 @@ def jittered_points(
     rng: np.random.Generator,
     n_points: int,
 ) -> Iterator[PointType]:
-    """Yield points whose Euclidean variables differ from those of a point by U(−1, 1).
+    """Yield points whose Euclidean variables differ from those of a point by 2⁻ᵏ U(−1, 1).
 
     Parameters
     ----------
@@ -51,11 +55,26 @@ def jittered_points(
         Those on other manifolds keep their values.
     rng : numpy.random.Generator
     n_points : int
-        Number of points; none if no variable is Euclidean.
+        Number of points, k = 0, 1, …; none if no variable is Euclidean.
     """
     names = [each.value_name for each in variables if each.manifold.is_flat]
-    for _ in range(n_points if names else 0):
-        yield {
-            **point,
-            **{name: point[name] + rng.uniform(-1.0, 1.0, np.shape(point[name])) for name in names},
-        }
+    for k in range(n_points if names else 0):
+        jitter = {name: 0.5**k * rng.uniform(-1.0, 1.0, np.shape(point[name])) for name in names}
+        yield {**point, **{name: point[name] + jitter[name] for name in names}}
+
+
+def is_near(gradient: np.ndarray, at_point: np.ndarray) -> bool:
+    """Whether a jittered point is near enough, given the gradients there and at the point itself.
+
+    With a logarithmic link and a covariate of large values, the log-density may be so steep at a
+    distance of one that chains would not leave that region.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pymc_geodesic.steps.jitter import is_near
+    >>> is_near(np.array([3e4]), np.array([1e4])), is_near(np.array([3e9]), np.array([1e4]))
+    (True, False)
+    """
+    bound = MAX_GROWTH * max(float(np.abs(at_point).max(initial=0.0)), SMALLEST_GRADIENT)
+    return bool(np.isfinite(gradient).all() and np.abs(gradient).max(initial=0.0) <= bound)

@@ -24,7 +24,7 @@ from pymc_geodesic.densities.cholesky_factors import with_correlations
 from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.named_axes import without_named_axes
 from pymc_geodesic.densities.variables import manifold_variables, product_of
-from pymc_geodesic.gradients.estimator import Estimator
+from pymc_geodesic.gradients.estimator import Estimator, GradientEstimator
 from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
@@ -51,7 +51,7 @@ from pymc_geodesic.steps.checks import (
     warn_about_square_frames,
     wrong_model_error,
 )
-from pymc_geodesic.steps.jitter import jittered_points, max_jitters
+from pymc_geodesic.steps.jitter import is_near, jittered_points, max_jitters
 from pymc_geodesic.steps.packing import CenteredPacking, ManifoldPacking, Packing, StartError
 from pymc_geodesic.steps.pymc_interface import (
     BlockedStep,
@@ -424,12 +424,12 @@ class GeodesicStep(BlockedStep):
         if self.draw == 0:
             self._check_start(point)
         try:
+            self.estimator.set_others(point)
             if not self._has_started or self._changed_by_other_step(point):
                 self._start(point)
             if not self._has_local_values:
                 self.estimator.read_local(point)
                 self._has_local_values = True
-            self.estimator.set_others(point)
             self.sampler.set_others(point)
             with self.estimator.draw_context():
                 stats = self.sampler.draw(tune=self.tune)
@@ -445,18 +445,18 @@ class GeodesicStep(BlockedStep):
 
     def _start(self, point: PointType) -> None:
         """Set the position of the sampler, with jitter at the start of a warm-up; see `jitter`."""
+        x = self._packed(point)
         has_jitter = self.draw == 0 and self._n_tune and self.sampler.adaptation.whitens
-        n_points = self._max_jitters if has_jitter else 0
-        for near in jittered_points(point, self.variables, self.rng, n_points):
-            if self._log_terms.fails(near):
-                continue
-            try:
-                self.sampler.start(self._packed(near))
-                break
-            except NotFiniteError:
-                continue
-        else:
-            self.sampler.start(self._packed(point))
+        if has_jitter and self._max_jitters:
+            assert isinstance(self.estimator, GradientEstimator)
+            gradient = self.estimator.gradient_at(x, 0)
+            for near in jittered_points(point, self.variables, self.rng, self._max_jitters):
+                found = self._packed(near)
+                is_valid = is_near(self.estimator.gradient_at(found, 0), gradient)
+                if is_valid and not self._log_terms.fails(near):
+                    x = found
+                    break
+        self.sampler.start(x)
         self._has_started = True
 
     def _check_start(self, point: PointType) -> None:

@@ -128,3 +128,30 @@ def test_tails_of_sds_and_correlations(sd_slope, correlation):
             tail = min(level, 1.0 - level)
             beyond = draws < quantile if level < 0.5 else draws > quantile
             assert beyond.mean() == pytest.approx(tail, rel=0.3 if tail < 0.01 else 0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step",
+    [lambda: pg.GMC(metric="dense"), lambda: pg.SGGMC(batch_size=100)],
+    ids=["dense", "minibatches"],
+)
+def test_correlated_effects_without_partial_centering(step):
+    """Means and standard deviations of the covariance are those of the default of GMC."""
+    rng = np.random.default_rng(2)
+    group, x = rng.integers(0, 12, size=1200), rng.normal(size=1200)
+    effects = rng.multivariate_normal(np.zeros(2), [[0.5, 0.2], [0.2, 0.3]], size=12)
+    with pm.Model() as model:
+        chol, *_ = pm.LKJCholeskyCov("chol", n=2, eta=2.0, sd_dist=pm.HalfNormal.dist(1.0))
+        u = pm.MvNormal("u", 0.0, chol=chol, shape=(12, 2))
+        mean = effects[group, 0] + effects[group, 1] * x
+        pm.Normal("y", u[group, 0] + u[group, 1] * x, 1.0, observed=rng.normal(mean))
+        steps = pg.GMC(), step()
+    runs = [
+        sample(model, each, chains=2, tune=1000, draws=1000, compile_kwargs=None).posterior
+        for each in steps
+    ]
+    expected, found = (run["chol"].values.reshape(-1, 3) for run in runs)
+    sd = expected.std(axis=0)
+    np.testing.assert_allclose(found.mean(axis=0), expected.mean(axis=0), atol=0.15 * sd.min())
+    np.testing.assert_allclose(found.std(axis=0), sd, rtol=0.15)

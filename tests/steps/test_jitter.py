@@ -55,3 +55,18 @@ def test_directions_keep_their_starting_point():
         step = GMC(compile_kwargs=INTERPRETED)
     run = sample(model, step, chains=4, tune=100, draws=5)
     assert (run.posterior["u"].values[..., 2] > 0.9).all()
+
+
+@pytest.mark.parametrize("step_class", [GMC, SGGMC])
+def test_jitter_is_small_where_the_density_is_steep(step_class):
+    """A logarithmic link and an age in years: 40 times the slope is added to the log mean."""
+    rng = np.random.default_rng(1)
+    age = rng.normal(40.0, 12.0, size=500)
+    y = rng.exponential(np.exp(0.02 * age))
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        pm.Exponential("y", pm.math.exp(-slope * age), observed=y)
+        step = step_class()
+    run = sample(model, step, chains=4, tune=300, draws=300, compile_kwargs=None)
+    means = run.posterior["slope"].mean("draw").values
+    np.testing.assert_allclose(means, 0.02, atol=0.005)
