@@ -31,6 +31,7 @@ from pymc_geodesic.minibatches.row_inputs import (
     model_graphs,
     shape_of,
 )
+from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.runtime.missing_values import missing_message
 from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
@@ -51,6 +52,23 @@ MIN_TUNE = 100
 
 MAX_DRAW_BYTES = 1e9
 """Memory of all draws of `pymc.sample`, in bytes, above which a warning is logged."""
+
+UNTUNED = Diagnosis(
+    quantity="number of tuning draws",
+    value=0.0,
+    expected=1.0,
+    limit="at least ",
+    consequence=(
+        "the step has not been tuned in this process, its step size comes from a few gradients at "
+        "the starting point, and there is no burn-in"
+    ),
+    remedy=(
+        "Sample with tune > 0. Settings tuned with cores > 1 stay in the processes of the chains; "
+        "to use them again with tune=0, tune with cores=1."
+    ),
+    anchor="tune-0",
+)
+"""Warning for a chain without a warm-up if some parameters are adapted."""
 
 
 def global_variables(

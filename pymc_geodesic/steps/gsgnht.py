@@ -31,13 +31,14 @@ from pymc_geodesic.steps.langevin_composition import (
     compose_geodesic_langevin,
     user_parameters,
 )
+from pymc_geodesic.steps.progress import LANGEVIN_PROGRESS
 from pymc_geodesic.steps.pymc_interface import (
     Model,
     RandomGenerator,
     SamplerWarning,
     TensorVariable,
 )
-from pymc_geodesic.steps.step import LANGEVIN_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import specified_arguments
 
 

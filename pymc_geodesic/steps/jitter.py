@@ -7,11 +7,12 @@ adapts coordinates add the same to their Euclidean variables, under the same arg
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pymc_geodesic.densities.model_terms import LogTerms
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.steps.pymc_interface import PointType
 
@@ -40,13 +41,15 @@ def max_jitters(arguments: Mapping[str, Any]) -> int:
     return int(arguments["jitter_max_retries"]) + 1
 
 
-def jittered_points(
+def with_jitter(
     point: PointType,
     variables: Sequence[ManifoldVariable],
     rng: np.random.Generator,
     n_points: int,
-) -> Iterator[PointType]:
-    """Yield points whose Euclidean variables differ from those of a point by 2⁻ᵏ U(−1, 1).
+    gradient: Callable[[PointType], np.ndarray],
+    log_terms: LogTerms,
+) -> PointType:
+    """Return a point whose Euclidean variables differ by 2⁻ᵏ U(−1, 1), or else the same point.
 
     Parameters
     ----------
@@ -55,12 +58,22 @@ def jittered_points(
         Those on other manifolds keep their values.
     rng : numpy.random.Generator
     n_points : int
-        Number of points, k = 0, 1, …; none if no variable is Euclidean.
+        Number of points that are tried, k = 0, 1, …: the first is returned at which the log-density
+        is finite and not too steep.
+    gradient : callable
+        Gradient of the log-density at a point.
+    log_terms : LogTerms
     """
     names = [each.value_name for each in variables if each.manifold.is_flat]
-    for k in range(n_points if names else 0):
+    if not names:
+        return point
+    at_point = gradient(point)
+    for k in range(n_points):
         jitter = {name: 0.5**k * rng.uniform(-1.0, 1.0, np.shape(point[name])) for name in names}
-        yield {**point, **{name: point[name] + jitter[name] for name in names}}
+        found = {**point, **{name: point[name] + jitter[name] for name in names}}
+        if is_near(gradient(found), at_point) and not log_terms.fails(found):
+            return found
+    return point
 
 
 def is_near(gradient: np.ndarray, at_point: np.ndarray) -> bool:

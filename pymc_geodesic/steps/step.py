@@ -13,8 +13,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from pytensor.graph import Variable
-from rich.progress import TextColumn
-from rich.table import Column
 
 from pymc_geodesic.adaptation.eligibility import minibatch_remedy
 from pymc_geodesic.arguments import check_compile_kwargs
@@ -33,6 +31,7 @@ from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import limit_blas_threads
 from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
 from pymc_geodesic.steps.checks import (
+    UNTUNED,
     StepsOfChain,
     check_burn_in,
     check_log_density,
@@ -51,8 +50,9 @@ from pymc_geodesic.steps.checks import (
     warn_about_square_frames,
     wrong_model_error,
 )
-from pymc_geodesic.steps.jitter import is_near, jittered_points, max_jitters
+from pymc_geodesic.steps.jitter import max_jitters, with_jitter
 from pymc_geodesic.steps.packing import CenteredPacking, ManifoldPacking, Packing, StartError
+from pymc_geodesic.steps.progress import Progress, progress_columns
 from pymc_geodesic.steps.pymc_interface import (
     BlockedStep,
     DataClassState,
@@ -74,36 +74,8 @@ from pymc_geodesic.steps.pymc_interface import (
 
 _log = logging.getLogger("pymc")
 
-type Progress = tuple[tuple[str, str, str], ...]
-"""Columns of the progress bar: sample stat, format specification, and title."""
-
-LANGEVIN_PROGRESS: Progress = (("step_size", ".1e", "Step size"), ("temperature", ".2f", "Temp."))
-
-TRAJECTORY_PROGRESS: Progress = (
-    ("step_size", ".1e", "Step size"),
-    ("acceptance_rate", ".2f", "Accept."),
-)
-
-
 LOCAL_TUNE_STEPS = 2000
 """Default number of tuning draws with local variables, which need slow temperature annealing."""
-
-UNTUNED = Diagnosis(
-    quantity="number of tuning draws",
-    value=0.0,
-    expected=1.0,
-    limit="at least ",
-    consequence=(
-        "the step has not been tuned in this process, its step size comes from a few gradients at "
-        "the starting point, and there is no burn-in"
-    ),
-    remedy=(
-        "Sample with tune > 0. Settings tuned with cores > 1 stay in the processes of the chains; "
-        "to use them again with tune=0, tune with cores=1."
-    ),
-    anchor="tune-0",
-)
-"""Warning for a chain without a warm-up if some parameters are adapted."""
 
 _STEPS_OF_CHAIN = StepsOfChain()
 """Steps that are set up for the current chain."""
@@ -445,19 +417,18 @@ class GeodesicStep(BlockedStep):
 
     def _start(self, point: PointType) -> None:
         """Set the position of the sampler, with jitter at the start of a warm-up; see `jitter`."""
-        x = self._packed(point)
         has_jitter = self.draw == 0 and self._n_tune and self.sampler.adaptation.whitens
         if has_jitter and self._max_jitters:
-            assert isinstance(self.estimator, GradientEstimator)
-            gradient = self.estimator.gradient_at(x, 0)
-            for near in jittered_points(point, self.variables, self.rng, self._max_jitters):
-                found = self._packed(near)
-                is_valid = is_near(self.estimator.gradient_at(found, 0), gradient)
-                if is_valid and not self._log_terms.fails(near):
-                    x = found
-                    break
-        self.sampler.start(x)
+            point = with_jitter(
+                point, self.variables, self.rng, self._max_jitters, self._gradient, self._log_terms
+            )
+        self.sampler.start(self._packed(point))
         self._has_started = True
+
+    def _gradient(self, point: PointType) -> np.ndarray:
+        """Gradient of the log-density of all rows or the first minibatch, at a point."""
+        assert isinstance(self.estimator, GradientEstimator)
+        return self.estimator.gradient_at(self._packed(point), 0)
 
     def _check_start(self, point: PointType) -> None:
         """Check the first point of a chain, and that a chain without warm-up has been tuned."""
@@ -630,11 +601,7 @@ class GeodesicStep(BlockedStep):
 
     @classmethod
     def _progressbar_config(cls, n_chains: int = 1) -> tuple[list, dict[str, list]]:
-        columns = [  # as wide as their values, for terminals of 80 columns
-            TextColumn("{task.fields[" + stat + "]:" + template + "}", table_column=Column(title))
-            for stat, template, title in cls._progress_stats
-        ]
-        return columns, {stat: [0.0] * n_chains for stat, _, _ in cls._progress_stats}
+        return progress_columns(cls._progress_stats, n_chains)
 
     @classmethod
     def _make_progressbar_update_functions(cls) -> tuple[Callable[[dict], dict]]:

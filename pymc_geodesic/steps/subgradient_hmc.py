@@ -24,8 +24,9 @@ from pymc_geodesic.steps.hmc_composition import (
     trajectory_adaptation,
     trajectory_monitors,
 )
+from pymc_geodesic.steps.progress import TRAJECTORY_PROGRESS
 from pymc_geodesic.steps.pymc_interface import Model, RandomGenerator, TensorVariable
-from pymc_geodesic.steps.step import TRAJECTORY_PROGRESS, GeodesicStep
+from pymc_geodesic.steps.step import GeodesicStep
 from pymc_geodesic.steps.unused_arguments import (
     check_adaptation_arguments,
     specified_arguments,
