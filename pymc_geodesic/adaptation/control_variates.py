@@ -108,7 +108,7 @@ class ControlVariateOrder:
         # with the same minibatches, since a few of them may contribute nearly all of the noise
         orders, n_pairs = (order, 0), SETTINGS.compared_pairs
         controlled, plain = noise.differences_of_orders(orders, z, n_pairs, stream)
-        ratio = float(np.mean(controlled**2) / np.mean(plain**2))
+        ratio = float(np.mean(controlled**2) / np.mean(plain**2)) if plain.any() else 1.0
         if not ratio < SETTINGS.max_noise_ratio:
             self._use(0)
             noise.measured.noise_ratio, self._may_try_second = 1.0, False

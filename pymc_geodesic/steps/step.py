@@ -420,15 +420,22 @@ class GeodesicStep(BlockedStep):
         has_jitter = self.draw == 0 and self._n_tune and self.sampler.adaptation.whitens
         if has_jitter and self._max_jitters:
             point = with_jitter(
-                point, self.variables, self.rng, self._max_jitters, self._gradient, self._log_terms
+                point,
+                self.variables,
+                self.rng,
+                self._max_jitters,
+                self._gradient_of_points(),
+                self._log_terms,
             )
         self.sampler.start(self._packed(point))
         self._has_started = True
 
-    def _gradient(self, point: PointType) -> np.ndarray:
-        """Gradient of the log-density of all rows or the first minibatch, at a point."""
-        assert isinstance(self.estimator, GradientEstimator)
-        return self.estimator.gradient_at(self._packed(point), 0)
+    def _gradient_of_points(self) -> Callable[[PointType], np.ndarray]:
+        """Gradient of the next minibatch, or of all rows, as a function of points."""
+        estimator = self.estimator
+        assert isinstance(estimator, GradientEstimator)
+        (minibatch,) = estimator.next_minibatches(1)
+        return lambda point: estimator.gradient_at(self._packed(point), int(minibatch))
 
     def _check_start(self, point: PointType) -> None:
         """Check the first point of a chain, and that a chain without warm-up has been tuned."""

@@ -31,6 +31,22 @@ def test_chains_find_more_modes_than_that_of_the_initial_point(two_modes, step_c
     assert signs(two_modes, step_class) == {-1.0, 1.0}
 
 
+def test_jitter_is_checked_with_rows_of_the_data():
+    """The gradient at a jittered point is that of a minibatch, here of rows that are all 1.
+
+    A step of some variables draws the rows of its minibatches with replacement, into an array that
+    has no values before the first minibatch.
+    """
+    with pm.Model() as model:
+        pm.Normal("z")
+        x, y = pm.Flat("x", initval=0.2), pm.Data("y", np.ones(120_000))
+        modes = pt.logaddexp(*(-0.5 * ((x - m) / 0.02) ** 2 for m in (-0.5, 0.5)))
+        pm.Potential("rows", (pt.sqrt(2.0 * y - 1.0) * modes / 120_000.0).sum())
+        step = SGGMC([x], batch_size=20_000, minibatch=["y"])
+    run = sample(model, step, chains=1, tune=100, draws=10, random_seed=1, compile_kwargs=None)
+    assert (run.posterior["x"] < 0.0).all()
+
+
 def test_no_jitter_where_users_of_pymc_turn_it_off(two_modes):
     """By ``init=``; and user-specified starting points are exact."""
     assert signs(two_modes, GMC, init="adapt_diag") == {1.0}
