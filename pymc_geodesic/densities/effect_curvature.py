@@ -7,6 +7,7 @@ Derivatives with respect to entries of e are taken for each row: with respect to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
@@ -168,6 +169,12 @@ class EffectGraphs:
         )
         return direction, grad(-along, list(variables), disconnected_inputs="ignore")
 
+    def is_active(self, total: TensorVariable) -> np.ndarray:
+        """Whether a sum depends on the variable of each other coordinate, shape (n_others,)."""
+        slopes = grad(total, self.others, disconnected_inputs="ignore", return_disconnected="none")
+        sizes = [math.prod(shape) for shape in self.shapes_of_others]
+        return np.repeat([slope is not None for slope in slopes], sizes)
+
     def directions(self) -> Iterator[list[np.ndarray]]:
         """Yield the unit vectors of the other coordinates."""
         zeros = [np.zeros(shape) for shape in self.shapes_of_others]
@@ -307,11 +314,7 @@ class TermCurvature:
         self._second = compiled(graphs.values, [*outputs[:n], *columns.indices])
         # (values, d) → −∂²/∂u_k ∂θ · d, a number per row each, and −∂²/∂θ² · d
         self._along = compiled([*graphs.values, *direction], outputs[n:])
-        found = grad(total, graphs.others, disconnected_inputs="ignore", return_disconnected="none")
-        self._is_active = np.repeat(
-            [each is not None for each in found],
-            [int(np.prod(shape)) for shape in graphs.shapes_of_others],
-        )
+        self._is_active = graphs.is_active(total)
 
     def add_to(self, total: PrecisionSum, values: Sequence[np.ndarray]) -> None:
         """Add the observed curvature of each row, whose negative parts are clipped."""
@@ -395,6 +398,7 @@ class NormalCurvature:
         # (values, ‖y − o − A u‖², d) → the curvature in the variables of σ, times d
         square = pt.dscalar()
         of_sd = pt.sum(-statistics.n_rows * pt.log(sd) - square / (2.0 * sd**2))
+        self._changes_sd = graphs.is_active(of_sd)
         direction, products = graphs.curvature_along(of_sd, graphs.others)
         self._along_sd = unoptimized_function([*graphs.values, square, *direction], products)
 
@@ -423,5 +427,7 @@ class NormalCurvature:
             )
             total.add_with_transpose(half * np.square(1.0 / sd).item())
         for i, direction in enumerate(self._graphs.directions()):
+            if not self._changes_sd[i]:
+                continue
             products = self._along_sd(*values, square, *direction)
             total.of_others[:, i] += np.concatenate([np.ravel(each) for each in products])

@@ -323,6 +323,7 @@ class GroupEffects:
         weights = [each.type() for each in regressions]
         terms = [pt.sum(w * each**2) for w, each in zip(weights, regressions, strict=True)]
         total = -0.5 * pt.add(pt.zeros(()), *terms)
+        self._changes_regressions = self._graphs.is_active(total)
         direction, products = self._graphs.curvature_along(total, self._graphs.others)
         inputs = [*self._graphs.values, *weights, *direction]
         return unoptimized_function(inputs, self._graphs.in_variables(products))
@@ -352,16 +353,31 @@ class GroupEffects:
         return [np.array(x[part]).reshape(shape) for part, shape in parts]
 
     def _curvature_of_priors(self, values: Sequence[np.ndarray]) -> np.ndarray:
-        """Second derivatives of the priors of all other variables, in each coordinate θ."""
-        curvature = [np.zeros(shape) for shape in self._graphs.shapes_of_others]
-        for k in range(max((each.size for each in curvature), default=0)):
-            # one coordinate of each variable at a time
-            along = [np.zeros(each.shape) for each in curvature]
-            for each in along:
-                each.flat[k : k + 1] = 1.0
-            for each, product in zip(curvature, self._rest(*values, *along), strict=True):
-                each.flat[k : k + 1] = product.flat[k : k + 1]
-        return np.concatenate([np.ravel(each) for each in (*curvature, np.empty(0))])
+        """Second derivatives of the priors of all other variables, in each coordinate θ.
+
+        The product of a diagonal matrix and a vector v, divided by v, is the same for any v.
+        """
+        shapes, rng = self._graphs.shapes_of_others, np.random.default_rng(0)
+        two = [[rng.uniform(1.0, 2.0, shape) for shape in shapes] for _ in range(2)]
+        found = [
+            [product / v for product, v in zip(self._rest(*values, *along), along, strict=True)]
+            for along in two
+        ]
+        curvature = []
+        for k, (first, second) in enumerate(zip(*found, strict=True)):
+            is_diagonal = np.allclose(first, second, rtol=1e-8, atol=0.0, equal_nan=True)
+            curvature.append(np.ravel(first if is_diagonal else self._diagonal(k, values)))
+        return np.concatenate([*curvature, np.empty(0)])
+
+    def _diagonal(self, variable: int, values: Sequence[np.ndarray]) -> np.ndarray:
+        """Diagonal of the Hessian of the prior of one variable, by products with unit vectors."""
+        along = [np.zeros(shape) for shape in self._graphs.shapes_of_others]
+        diagonal = np.empty_like(along[variable])
+        for k in range(diagonal.size):
+            along[variable].flat[k] = 1.0
+            diagonal.flat[k] = self._rest(*values, *along)[variable].flat[k]
+            along[variable].flat[k] = 0.0
+        return diagonal
 
     def precision(self, x: np.ndarray) -> sparse.csr_matrix:
         """Precision matrix of effects e and other coordinates.
@@ -397,11 +413,12 @@ class GroupEffects:
         if self._regressions is None:
             return np.zeros((len(self.others), len(self.others)))
         values = self.split(x)
-        rows = [
-            np.concatenate([np.ravel(p) for p in self._regressions(*values, *weights, *direction)])
-            for direction in self._graphs.directions()
-        ]
-        return np.array(rows).reshape(len(self.others), len(self.others))
+        information = np.zeros((len(self.others), len(self.others)))
+        for i, direction in enumerate(self._graphs.directions()):
+            if self._changes_regressions[i]:
+                products = self._regressions(*values, *weights, *direction)
+                information[i] = np.concatenate([np.ravel(each) for each in products])
+        return information
 
 
 def _array_of(variable: Variable) -> np.ndarray:

@@ -598,6 +598,19 @@ def test_precision_of_means_and_scales_is_positive():
     assert np.linalg.eigvalsh(precision).min() > -1e-9 * np.trace(precision)
 
 
+def test_precision_of_priors_that_are_correlated_or_not():
+    covariance = np.array([[2.0, 0.8, 0.0], [0.8, 1.0, -0.3], [0.0, -0.3, 0.5]])
+    with pm.Model() as model:
+        e = pm.Normal("e", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.MvNormal("b", np.zeros(3), cov=covariance)
+        pm.Normal("c", 0.0, [0.5, 2.0])
+        pm.Normal("y", e[GROUP], 1.0, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    precision = effects.precision(np.linspace(-1.0, 1.0, 13))
+    of_b = np.diagonal(np.linalg.inv(covariance))
+    np.testing.assert_allclose(precision.diagonal()[-5:], [*of_b, 4.0, 0.25])
+
+
 @pytest.mark.usefixtures("interpreted")
 def test_observations_of_different_lengths():
     """Each observed variable has its own rows; entries of one are not those of the other."""
