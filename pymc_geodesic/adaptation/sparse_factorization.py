@@ -97,11 +97,13 @@ def triangular_factor(
     groups: Sequence[Group],
     others: np.ndarray,
     prior_precision: np.ndarray,
+    *,
+    logs: bool = True,
 ) -> TriangularFactor:
     """Factor a sparse precision matrix.
 
     Where too many coordinates remain for a dense factor, couplings within or between groups of
-    effects are set to zero, with a message in the log.
+    effects are set to zero.
 
     Parameters
     ----------
@@ -112,12 +114,14 @@ def triangular_factor(
         Coordinates that are not effects; they are eliminated last.
     prior_precision : ndarray, shape (size,)
         Precision of the prior of each effect; zero for others.
+    logs : bool
+        Whether a message in the log says that couplings are left out.
 
     Returns
     -------
     TriangularFactor
     """
-    elimination = _Elimination(precision, groups, others)
+    elimination = _Elimination(precision, groups, others, logs=logs)
     while (chosen := elimination.next_group()) is not None:
         elimination.eliminate(chosen)
     return elimination.factor(prior_precision)
@@ -138,8 +142,14 @@ class _Elimination:
     """
 
     def __init__(
-        self, precision: sparse.csr_matrix, groups: Sequence[Group], others: np.ndarray
+        self,
+        precision: sparse.csr_matrix,
+        groups: Sequence[Group],
+        others: np.ndarray,
+        *,
+        logs: bool,
     ) -> None:
+        self._logs = logs
         self.coordinates = np.concatenate([*(group.entries for group in groups), others])
         self.matrix: Any = precision[self.coordinates][:, self.coordinates].tocsr()
         self.remaining = dict(enumerate(groups))
@@ -150,6 +160,10 @@ class _Elimination:
         self._segments: list[tuple[int, int, bool]] = []
         self._rows: list[sparse.csr_matrix] = []
         self._pivots: list[np.ndarray] = []
+
+    def _report(self, where: str) -> None:
+        if self._logs:
+            _log.info(f"the sparse metric leaves out couplings {where}")
 
     def _local(self, coordinates: np.ndarray) -> np.ndarray:
         """Return the row indices of some coordinates in ``matrix``."""
@@ -179,7 +193,7 @@ class _Elimination:
         free = [k for k in self._largest_first() if self.remaining[k].last is None]
         diagonal = next((k for k in free if self._is_diagonal(k)), None)
         if diagonal is None and free and len(self.coordinates) > SETTINGS.max_dense:
-            _log.info("the sparse metric leaves out couplings within a group of effects")
+            self._report("within a group of effects")
             return free[0]
         return diagonal
 
@@ -210,7 +224,7 @@ class _Elimination:
             fill > SETTINGS.max_fill or self._couples_all(group, coupling, later)
         )
         if fill > SETTINGS.max_fill and not is_dense:
-            _log.info("the sparse metric leaves out couplings between groups of effects")
+            self._report("between groups of effects")
             is_other = np.isin(self.coordinates[later], self._others)
             coupling = (coupling @ sparse.diags(is_other.astype(float))).tocsr()
             coupling.eliminate_zeros()

@@ -250,7 +250,8 @@ class SparseMetric:
             x, precision.diagonal(), prior
         )
         precision = precision + information
-        factor = triangular_factor(precision, self._groups, self.others, prior)
+        is_first = self.center is None
+        factor = triangular_factor(precision, self._groups, self.others, prior, logs=is_first)
         self.center = x.copy()
         self.centering.set_factor(x, factor)
         self._sizes = np.sqrt(np.maximum(precision.diagonal(), FACTORIZATION.smallest_precision))

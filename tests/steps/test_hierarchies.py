@@ -248,6 +248,11 @@ def test_other_products_are_not_effects(mean):
 @pytest.mark.parametrize("along_rows", [True, False])
 def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
     """Correlated effects have the same coordinates z in centered and non-centered form."""
+
+    def factor_of(log_first, w, log_second):
+        rows = [np.exp(log_first), 0.0], np.exp(log_second) * np.array([np.tanh(w), 1 / np.cosh(w)])
+        return np.array(rows)
+
     metrics = []
     for centered in (True, False):
         with pm.Model() as model:
@@ -263,7 +268,7 @@ def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
             metrics.append(pg.GMC(model=model, metric="sparse").adaptation.metric)
     rng = np.random.default_rng(1)
     packed, offsets, b = rng.normal(size=3), rng.normal(size=(7, 2)), rng.normal(size=1)
-    lower = np.array([[np.exp(packed[0]), 0.0], [packed[1], np.exp(packed[2])]])
+    lower = factor_of(*packed)
     if not along_rows:
         offsets = offsets.T
     effects = offsets @ lower.T if along_rows else (lower @ offsets).T
@@ -281,7 +286,7 @@ def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
     centered, found = (
         m.centering.to_position(each) for m, each in zip(metrics, (z, z[same]), strict=True)
     )
-    lower = np.array([[np.exp(found[0]), 0.0], [found[1], np.exp(found[2])]])
+    lower = factor_of(*found[:3])
     offsets = found[3:17].reshape(7, 2) if along_rows else found[3:17].reshape(2, 7).T
     np.testing.assert_allclose(centered[3:17].reshape(7, 2), offsets @ lower.T, rtol=1e-6)
 
@@ -371,7 +376,7 @@ def test_tails_of_a_scale_that_may_be_zero(sampler):
     probabilities = np.array([0.005, 0.02, 0.2, 0.8, 0.98, 0.995])
     found = [np.mean(draws < each) for each in np.interp(probabilities, distribution, log_tau)]
     errors = (np.array(found) - probabilities) / np.minimum(probabilities, 1.0 - probabilities)
-    np.testing.assert_array_less(np.abs(errors), [0.35, 0.18, 0.06, 0.06, 0.18, 0.35])
+    np.testing.assert_array_less(np.abs(errors), [0.35, 0.18, 0.08, 0.08, 0.18, 0.35])
 
 
 @pytest.mark.parametrize(
