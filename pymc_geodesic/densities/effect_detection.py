@@ -150,14 +150,17 @@ def _candidates(
 def _without(
     candidates: Sequence[GroupVariable], values: Iterable[TensorVariable]
 ) -> list[GroupVariable]:
-    """Transpose matrices that are not taken by an index of their rows, and omit other variables."""
+    """Omit variables that are not taken by an index of their first axis.
+
+    Matrices are kept with an index of their last axis, and then with one of all entries.
+    """
     kept = []
     for each in candidates:
-        may_be_transposed = len(each.shape) == 2 and not is_correlated(each.variable)
+        may_be_rearranged = len(each.shape) == 2 and not is_correlated(each.variable)
         if each.value not in values:
             kept.append(each)
-        elif may_be_transposed and not each.is_transposed:
-            kept.append(each.transposed())
+        elif may_be_rearranged:
+            kept.append(each.raveled() if each.is_transposed else each.transposed())
     return kept
 
 
@@ -206,6 +209,6 @@ def _check_means(
     means = model.replace_rvs_by_values([prior_parameters(each.variable)[0] for each in effects])
     for effect, mean in zip(effects, means, strict=True):
         rows = RowsByIndex([each.value for each in effects])
-        whole = mean + pt.zeros(effect.variable.shape)
-        rows.replace(by_group([whole.T if effect.is_transposed else whole], effects))
+        whole = effect.by_group(mean + pt.zeros(effect.variable.shape))
+        rows.replace(by_group([whole], effects))
         _check_products(rows, effects, scales)

@@ -8,6 +8,7 @@ standard normal offset x, the scale q, and the mean m given the columns before.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -21,13 +22,13 @@ from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Constant
-from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.graph.traversal import ancestors, graph_inputs, io_toposort
 from pytensor.tensor.linalg import cholesky, solve_triangular
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
-from pymc_geodesic.densities.rows_by_index import Scale
+from pymc_geodesic.densities.rows_by_index import Scale, is_ravel, raveled
 from pymc_geodesic.densities.variables import ManifoldVariable
 from pymc_geodesic.minibatches.model_rows import model_with
 
@@ -98,8 +99,9 @@ class GroupVariable:
     variable : ManifoldVariable
     value : TensorVariable
         Its value, with groups along the first axis.
-    is_transposed : bool
-        Whether ``value`` is the transpose of the value variable.
+    is_transposed, is_flat : bool
+        Whether ``value`` is the transpose or the flat copy of the value variable. In the second
+        case each entry of a matrix is a group.
     zero_sum : TensorVariable or None
         Value variable of an effect that sums to zero, which has one entry fewer than
         ``value``.
@@ -108,11 +110,14 @@ class GroupVariable:
     variable: ManifoldVariable
     value: TensorVariable
     is_transposed: bool = False
+    is_flat: bool = False
     zero_sum: TensorVariable | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of ``value``."""
+        if self.is_flat:
+            return (math.prod(self.variable.shape),)
         return self.variable.shape[::-1] if self.is_transposed else self.variable.shape
 
     @property
@@ -125,7 +130,20 @@ class GroupVariable:
         """``value`` as a function of the value variable."""
         if self.zero_sum is not None:
             return ZeroSumTransform([-1]).backward(self.zero_sum)
-        return self.variable.value.T if self.is_transposed else self.variable.value
+        return self.by_group(self.variable.value)
+
+    def by_group(self, matrix: TensorVariable) -> TensorVariable:
+        """Rearrange an array in the shape of the value variable like ``value``."""
+        if self.is_flat:
+            return matrix.ravel()
+        return matrix.T if self.is_transposed else matrix
+
+    @property
+    def in_value(self) -> TensorVariable:
+        """The value variable as a function of ``value``."""
+        if self.is_flat:
+            return self.value.reshape(self.variable.shape)
+        return self.value.T if self.is_transposed else self.value
 
     def by_coordinate(self, parameter: TensorVariable) -> TensorVariable:
         """Return a parameter of the prior of each entry, in the order of coordinates."""
@@ -135,16 +153,29 @@ class GroupVariable:
 
     def transposed(self) -> GroupVariable:
         """Return the same variable with groups along the last axis."""
-        value = pt.TensorType("float64", self.shape[::-1])(self.variable.value.name)
+        value = pt.TensorType("float64", self.variable.shape[::-1])(self.variable.value.name)
         return GroupVariable(self.variable, value, is_transposed=True)
+
+    def raveled(self) -> GroupVariable:
+        """Return the same variable with a group for each entry."""
+        shape = (math.prod(self.variable.shape),)
+        value = pt.TensorType("float64", shape)(self.variable.value.name)
+        return GroupVariable(self.variable, value, is_flat=True)
 
 
 def by_group(
     graphs: Sequence[TensorVariable], effects: Sequence[GroupVariable]
 ) -> list[TensorVariable]:
-    """Replace value variables by the transposes of those with groups along the first axis."""
-    replacements = {each.variable.value: each.value.T for each in effects if each.is_transposed}
-    return rebuild_graphs(graphs, replacements)
+    """Replace value variables by functions of those with groups along the first axis."""
+    rearranged = [each for each in effects if each.is_transposed or each.is_flat]
+    graphs = rebuild_graphs(graphs, {each.variable.value: each.in_value for each in rearranged})
+    flat = {each.value for each in rearranged if each.is_flat}
+    raveled_flat = {
+        node.outputs[0]: found
+        for node in (io_toposort([], graphs) if flat else ())
+        if is_ravel(node) and (found := raveled(node.inputs[0])) in flat
+    }
+    return rebuild_graphs(graphs, raveled_flat)
 
 
 def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
@@ -253,8 +284,9 @@ def effect_prior(
     if is_correlated(effect.variable):
         lower = cholesky(sd[0] if sd.type.ndim == 3 else sd)
         sd = pt.diagonal(lower)
-    elif effect.is_transposed:
-        mean, sd = ((each + whole.T).T for each in (mean, sd))
+    elif effect.is_transposed or effect.is_flat:
+        all_entries = pt.zeros(effect.variable.shape)
+        mean, sd = (effect.by_group(each + all_entries) for each in (mean, sd))
     log_q = whole if scale is None else pt.log(scale.diagonal) + whole
     log_p = -2.0 * (pt.log(sd) + log_q)
     if lower is None:

@@ -14,6 +14,7 @@ from pytensor.scalar.basic import Mul
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot
+from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -144,6 +145,11 @@ class RowsByIndex:
             if graph.owner is not None and graph.owner.inputs[0] is source:
                 raise error
             return self._entries(graph, index)
+        if is_ravel(node):
+            graph = raveled(source)
+            if _is_ravel_of(graph, source):
+                raise error
+            return self._entries(graph, index)
         if isinstance(node.op, Subtensor) and node.op.idx_list[:1] == (slice(None),):
             return node.op(self._entries(source, index), *rest)
         is_row = isinstance(node.op, Subtensor) and not isinstance(node.op.idx_list[0], slice)
@@ -175,7 +181,10 @@ def _joined(columns: Sequence[TensorVariable], ndim: int) -> TensorVariable:
 
 
 class Taken(NamedTuple):
-    """``source[index]`` or ``source[index, column]``, or ``source[index].T``."""
+    """``source[index]`` or ``source[index, column]``, or ``source[index].T``.
+
+    An entry of a matrix for each row, ``x[i, j]``, is one of its flat copy, ``x.ravel()[index]``.
+    """
 
     source: TensorVariable
     index: TensorVariable
@@ -195,15 +204,19 @@ class Taken(NamedTuple):
 
 
 def taken_by_index(node: Any) -> Taken | None:
-    """Parts of ``x[i]``, ``x[i, k]``, ``x[k, i]`` or ``x[:, i]``."""
+    """Parts of ``x[i]``, ``x[i, k]``, ``x[k, i]``, ``x[:, i]`` or ``x[i, j]``."""
     if not isinstance(node.op, AdvancedSubtensor):
         return None
-    source, *indices = node.inputs  # i is a vector of integers
+    source, *indices = node.inputs  # i and j are vectors of integers
     vectors = [each for each in indices if each.type.ndim == 1]
     numbers = tuple(each for each in indices if each.type.ndim == 0)
-    if len(vectors) != 1 or len(numbers) != len(indices) - 1:
+    if not all(each.type.dtype.startswith(("int", "uint")) for each in vectors):
         return None
-    if not vectors[0].type.dtype.startswith(("int", "uint")):
+    shape = source.type.shape
+    if len(vectors) == len(shape) == 2 and node.op.idx_list == (0, 1) and None not in shape:
+        row, column = (each % n for each, n in zip(vectors, shape, strict=True))
+        return Taken(raveled(source), row * shape[1] + column)
+    if len(vectors) != 1 or len(numbers) != len(indices) - 1:
         return None
     if indices[0] is vectors[0] and node.op.idx_list in ((0,), (0, 1)):
         return Taken(source, vectors[0], numbers)
@@ -247,6 +260,32 @@ def transposed(
         else:
             known[graph] = graph.T
     return known[graph]
+
+
+def is_ravel(node: Any) -> bool:
+    """Whether a node is a matrix as a vector, one row after the other."""
+    return isinstance(node.op, Reshape) and node.op.ndim == 1 and node.inputs[0].type.ndim == 2
+
+
+def _is_ravel_of(graph: Variable, source: Variable) -> bool:
+    return graph.owner is not None and is_ravel(graph.owner) and graph.owner.inputs[0] is source
+
+
+def raveled(graph: TensorVariable) -> TensorVariable:
+    """Flat copy of a matrix, moved through elementwise functions to vectors in its shape."""
+    node = graph.owner
+    if node is not None and isinstance(node.op, Reshape) and node.inputs[0].type.ndim == 1:
+        return node.inputs[0]
+    if node is not None and isinstance(node.op, Elemwise):
+        shape = graph.type.shape
+        has_broadcasting = [each.type.shape not in (shape, (1, 1)) for each in node.inputs]
+        return node.op(
+            *(
+                pt.broadcast_to(each, shape).ravel() if is_broadcast else raveled(each)
+                for each, is_broadcast in zip(node.inputs, has_broadcasting, strict=True)
+            )
+        )
+    return graph.ravel()
 
 
 # --- scales of offsets --------------------------------------------------------------------------

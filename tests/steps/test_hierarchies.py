@@ -111,6 +111,16 @@ def only_sums_to_zero():
     return model
 
 
+def interactions():
+    """Effects of pairs of groups, centered with scales of their own and non-centered."""
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", shape=4)
+        e = pm.Normal("e", pm.Normal("b", shape=4), scale, shape=(7, 4))
+        d = pm.Gamma("d_scale", 6.0, 6.0) * pm.Normal("d", shape=(3, 4))
+        pm.Bernoulli("y", logit_p=e[GROUP, ITEM] + d[CLASS, ITEM], observed=Y > 0.5)
+    return model
+
+
 MODELS = {
     "crossed": lambda: crossed(centered=True),
     "not centered": lambda: crossed(centered=False),
@@ -119,6 +129,7 @@ MODELS = {
     "slopes of offsets": slopes_of_offsets,
     "columns of offsets": columns_of_offsets,
     "nameless axis": data_with_a_nameless_axis,
+    "interactions": interactions,
     "precision": precision,
     "sums to zero": sums_to_zero,
     "only sums to zero": only_sums_to_zero,
@@ -289,6 +300,37 @@ def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
     lower = factor_of(*found[:3])
     offsets = found[3:17].reshape(7, 2) if along_rows else found[3:17].reshape(2, 7).T
     np.testing.assert_allclose(centered[3:17].reshape(7, 2), offsets @ lower.T, rtol=1e-6)
+
+
+PAIRS = {
+    "two indices": lambda e: e[GROUP, ITEM],
+    "negative": lambda e: e[GROUP - 7, ITEM],
+    "of a function": lambda e: (0.0 + e)[GROUP, ITEM],
+    "flat": lambda e: e.ravel()[4 * GROUP + ITEM],
+}
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("form", PAIRS)
+@pytest.mark.parametrize("centered", [True, False])
+def test_interactions_are_effects_of_pairs(form, centered):
+    """The matrix has the precision of a vector with an entry for each pair."""
+
+    def precision_of(shape, mean):
+        with pm.Model() as model:
+            scale = pm.HalfNormal("scale")
+            if centered:
+                e = pm.Normal("e", pm.Normal("b"), scale, shape=shape)
+            else:
+                e = pm.Normal("b") + scale * pm.Normal("e", shape=shape)
+            pm.StudentT("y", 4.0, mu=mean(e), sigma=1.0, observed=Y)
+        effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+        names = [v.name for v in manifold_variables(model, None, None)]
+        x = {"scale": [0.3], "b": [0.3], "e": np.linspace(-1.0, 1.0, 28)}
+        return effects.precision(np.concatenate([x[name] for name in names])).toarray()
+
+    expected = precision_of(28, lambda e: e[4 * GROUP + ITEM])
+    np.testing.assert_allclose(precision_of((7, 4), PAIRS[form]), expected)
 
 
 @pytest.mark.usefixtures("interpreted")
