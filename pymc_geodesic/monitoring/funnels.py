@@ -16,9 +16,10 @@ from pymc_geodesic.arguments import listed
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
 PARTIAL_CENTERING = (
-    "Use GMC() with its default metric, which adapts the parametrization of each effect."
+    "Use GMC() with its default metric, which adapts the parametrization of each effect that rows "
+    "take by an index, effect[group]. Write other effects non-centered."
 )
-"""Remedy for group effects in samplers without partial centering."""
+"""Remedy for group effects without partial centering."""
 
 
 @dataclass(frozen=True)
