@@ -66,8 +66,12 @@ class SparseMetricSettings:
         Standard deviation of a log scale, given the coordinates that are eliminated later, above
         which its normal score is a coordinate, and maximum number of such scales. Heuristic:
         smaller ones are close to normal, and each takes about 40 gradients.
-    smallest_slope : float
-        Derivative of a log prior precision, below which it is a rounding error.
+    difference, smallest_slope : float
+        Step of central differences of log prior precisions, which are nearly linear in log scales,
+        and derivative below which it is a rounding error.
+    least_information : float
+        Lower bound on the information of all effects on a log prior precision: that of half an
+        effect.
     density_range : float
         Decrease of the log-density along a log scale, from its maximum, to which its derivative is
         evaluated for the normal score. Probabilities beyond are below 10⁻⁶.
@@ -92,7 +96,9 @@ class SparseMetricSettings:
     marginal_steps: int = 3
     wide_scale: float = 0.1
     max_scales: int = 30
+    difference: float = 1e-4
     smallest_slope: float = 1e-8
+    least_information: float = 0.25
     density_range: float = 15.0
     growth: float = 0.25
     n_points: int = 24
@@ -263,9 +269,10 @@ class SparseMetric:
         """Compute the expected information of each effect on the parameters of its prior.
 
         Given the other effects, one with the conditional precision D and the prior precision p has
-        the information κ²/2 on log p, κ = 1 − p/D. It is at least that of half an effect, because
-        the density decreases towards scales of zero. Standardized columns j and k of a group have
-        the information κ_j κ_k on the coefficient of j in the regression of k.
+        the information κ²/2 on log p, κ = 1 − p/D. All effects with a scale have at least that of
+        half an effect, because the density decreases towards scales of zero. Standardized columns j
+        and k of a group have the information κ_j κ_k on the coefficient of j in the regression of
+        k.
 
         Returns
         -------
@@ -280,17 +287,16 @@ class SparseMetric:
         is_scale = np.zeros(size, dtype=bool)
         entry_of = np.empty(size, dtype=np.int64)
         entry_of[self._entries] = np.arange(len(self._entries))
-        shrinkages = []
+        (scales, slopes), shrinkages = self._slopes_of_scales(x), []
         for group in self._groups:
             shrinkage = np.maximum(1.0 - prior[group.coordinates] / group.diagonal(precision), 0.0)
             shrinkages.append(shrinkage)
-            amounts = np.maximum(shrinkage**2, 1e-12)
-            coefficients = np.zeros(len(self._entries))
-            coefficients[entry_of[group.coordinates]] = amounts / amounts.sum()
-            slope = self.centering.slopes(x, coefficients)[others]
-            slope[~np.isfinite(slope) | (np.abs(slope) < SETTINGS.smallest_slope)] = 0.0
-            information += max(0.5 * amounts.sum(), 0.25) * np.outer(slope, slope)
-            is_scale[others] |= slope != 0.0
+            own = slopes[:, entry_of[group.coordinates]]
+            of_group = 0.5 * (own * shrinkage**2) @ own.T
+            least = SETTINGS.least_information * np.max(own**2, axis=1, initial=0.0)
+            of_group += np.diag(np.maximum(least - np.diagonal(of_group), 0.0))
+            information[np.ix_(scales, scales)] += of_group
+        is_scale[others[scales]] = True
         weights = []
         for each in self._effects.effects:
             columns, shrinkages = shrinkages[: each.width], shrinkages[each.width :]
@@ -304,6 +310,33 @@ class SparseMetric:
         entries = information.ravel(), (row.ravel(), column.ravel())
         matrix = sparse.coo_matrix(entries, shape=(len(precision), len(precision))).tocsr()
         return matrix, np.flatnonzero(is_scale), np.flatnonzero(is_parameter)
+
+    def _slopes_of_scales(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Differentiate the log prior precision of each entry in each coordinate that is no effect.
+
+        Returns
+        -------
+        scales : ndarray of int, shape (n_scales,)
+            Those of ``others`` on which prior precisions depend.
+        slopes : ndarray, shape (n_scales, n_entries)
+        """
+        n_entries = len(self._entries)
+        weights = np.random.default_rng(0).uniform(1.0, 2.0, n_entries)
+        of_sum = self.centering.slopes(x, weights / weights.sum())[self.others]
+        scales, slopes = [], []
+        for k in np.flatnonzero(np.abs(of_sum) > SETTINGS.smallest_slope / n_entries):
+            ends = []
+            for step in (-SETTINGS.difference, SETTINGS.difference):
+                moved = x.copy()
+                moved[self.others[k]] += step
+                ends.append(self.centering.parameters(moved)[1])
+            with np.errstate(invalid="ignore"):
+                slope = (ends[1] - ends[0]) / (2.0 * SETTINGS.difference)
+            slope[~np.isfinite(slope) | (np.abs(slope) < SETTINGS.smallest_slope)] = 0.0
+            if slope.any():
+                scales.append(k)
+                slopes.append(slope)
+        return np.array(scales, dtype=np.int64), np.reshape(slopes, (len(scales), n_entries))
 
     def find_center(self, x: np.ndarray) -> np.ndarray:
         """Approximate the center of the posterior by Newton steps, from a position.
