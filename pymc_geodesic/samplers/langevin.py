@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -163,6 +164,10 @@ class LangevinSampler:
             }  # fmt: skip
         # step size, friction, known noise, and one minibatch for each inner step
         proposal = adaptation.propose(chain, tune=tune)
+        if self._n_successive_excursions:  # undone draws from the same position
+            step_size = 0.5**self._n_successive_excursions * proposal.parameters.step_size
+            parameters = replace(proposal.parameters, step_size=step_size)
+            proposal = proposal._replace(parameters=parameters)
         self.parameters, minibatches = proposal.parameters, proposal.minibatches
         n_grad = proposal.n_grad + len(minibatches)
         if monitor is not None:
