@@ -278,18 +278,20 @@ def test_divergence_while_tuning_halves_the_step_size(cliff, step_class):
 
 @uncorrected_steps
 def test_divergences_after_tuning_raise(cliff, step_class):
-    """In adapted coordinates the first ones are undone."""
+    """In adapted coordinates the first ones are undone, and repeated with shorter steps."""
     with cliff:
         step = step_class(compile_kwargs=INTERPRETED)
     points, _ = run_steps(step, start(cliff, step, tune=5, draws=5), 5)
     step.stop_tuning()
     move_cliff(cliff, step, -100.0)
-    point = points[-1]
+    point, sizes = points[-1], []
     with pytest.raises(SamplingError) as caught:  # noqa: PT012
         for _ in range(MAX_EXCURSIONS + 1):
             point, (stats,) = step.step(point)
             assert stats["diverging"]
             np.testing.assert_array_equal(point["a"], points[-1]["a"])
+            sizes.append(stats["step_size"])
+    np.testing.assert_allclose(np.divide(sizes[1:], sizes[:-1]), 0.5)
     message = str(caught.value)
     assert "'a'" in message
     assert "step size" in message
