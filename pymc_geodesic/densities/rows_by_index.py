@@ -214,7 +214,7 @@ def taken_by_index(node: Any) -> Taken | None:
         return None
     shape = source.type.shape
     if len(vectors) == len(shape) == 2 and node.op.idx_list == (0, 1) and None not in shape:
-        row, column = (each % n for each, n in zip(vectors, shape, strict=True))
+        row, column = (pt.cast(i, "int64") % n for i, n in zip(vectors, shape, strict=True))
         return Taken(raveled(source), row * shape[1] + column)
     if len(vectors) != 1 or len(numbers) != len(indices) - 1:
         return None

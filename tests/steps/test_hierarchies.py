@@ -305,6 +305,7 @@ def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
 PAIRS = {
     "two indices": lambda e: e[GROUP, ITEM],
     "negative": lambda e: e[GROUP - 7, ITEM],
+    "short integers": lambda e: e[(GROUP - 7).astype("int8"), ITEM.astype("uint8")],
     "of a function": lambda e: (0.0 + e)[GROUP, ITEM],
     "flat": lambda e: e.ravel()[4 * GROUP + ITEM],
 }
