@@ -143,6 +143,7 @@ class SparseMetric:
         self._entries = np.concatenate(
             [np.arange(each.part.start, each.part.stop) for each in effects.effects]
         )
+        self._fixed = effects.scales_of_others
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], size=effects.size)
         self.center: np.ndarray | None = None
         self.n_grad = 0
@@ -190,10 +191,12 @@ class SparseMetric:
 
     def _marginal_mode(self) -> np.ndarray:
         """Position at the mode of `_evaluate_marginal`, by Newton steps from the origin."""
-        others = np.zeros(len(self.others))
+        others, is_fixed = np.zeros(len(self.others)), np.isin(self.others, self._fixed)
         value, step = self._evaluate_marginal(others)
+        step[is_fixed] = 0.0
         for _ in range(SETTINGS.marginal_steps):
             found, gradient = self._evaluate_marginal(others + step)
+            gradient[is_fixed] = 0.0
             if not (found > value and np.isfinite(gradient).all()):
                 break
             others, value, step = others + step, found, gradient
@@ -344,12 +347,13 @@ class SparseMetric:
         The first steps are to the joint mode in the coordinates z. The scales are fixed in the
         first one. A factor is used for several steps, since its computation takes longer than that
         of many gradients. Coordinates that are not effects then move to the mode of their marginal
-        distribution.
+        distribution. The scales of vectors that are not effects are fixed in all steps, because the
+        joint density is unbounded where such a scale and its vector approach zero.
         """
         for k in range(SETTINGS.n_rounds):
             self._factor_at(x)
             z = self.centering.whiten(x)
-            value, gradient = self._evaluate(z)
+            value, gradient = self._evaluate_free(z)
             if not np.isfinite(value):
                 break
             found = z
@@ -398,11 +402,17 @@ class SparseMetric:
         Return coordinates, log-density and gradient, or None.
         """
         for _ in range(SETTINGS.max_halvings):
-            found, gradient = self._evaluate(z + step)
+            found, gradient = self._evaluate_free(z + step)
             if found > value:
                 return z + step, found, gradient
             step = 0.5 * step
         return None
+
+    def _evaluate_free(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log-density and gradient without its components in fixed coordinates."""
+        value, gradient = self._evaluate(z)
+        gradient[self._fixed] = 0.0
+        return value, gradient
 
     def is_near_origin(self, mean: np.ndarray, n: int) -> bool:
         """Whether the mean of n draws is near the origin.

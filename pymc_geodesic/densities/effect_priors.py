@@ -135,7 +135,7 @@ class GroupVariable:
     def by_group(self, matrix: TensorVariable) -> TensorVariable:
         """Rearrange an array in the shape of the value variable like ``value``."""
         if self.is_flat:
-            return matrix.ravel()
+            return raveled(matrix)
         return matrix.T if self.is_transposed else matrix
 
     @property
@@ -181,6 +181,13 @@ def by_group(
 def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
     """Return mean and standard deviation, or covariance, as functions of random variables."""
     return list(variable.rv.owner.op.dist_params(variable.rv.owner))
+
+
+def scale_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
+    """Return all parameters of the prior, without the mean of a normal prior."""
+    if isinstance(variable.rv.owner.op, NormalRV | MvNormalRV):
+        return prior_parameters(variable)[1:]
+    return list(variable.rv.owner.inputs)
 
 
 def is_correlated(variable: ManifoldVariable) -> bool:

@@ -49,6 +49,7 @@ from pymc_geodesic.densities.effect_priors import (
     effect_prior,
     is_correlated,
     prior_parameters,
+    scale_parameters,
 )
 from pymc_geodesic.densities.graphs import MAX_CONSTANT_SIZE, rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.model_terms import logp_terms
@@ -100,6 +101,9 @@ class GroupEffects:
     effects : list of Effect
     others, transformed : ndarray of int
         Coordinates of all other variables, and of variables that have a transform.
+    scales_of_others : ndarray of int
+        Those of the other coordinates on which the prior of a vector or matrix among them depends,
+        such as the scale of coefficients.
     prior : CompiledGradient
         Function of a position x and of coefficients a, b, c, d, each with one number per entry of
         the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
@@ -150,6 +154,7 @@ class GroupEffects:
             ]
             or [np.empty(0, dtype=np.int64)]
         )
+        self.scales_of_others = self._scales_of_others(others)
         zero_sums = [each for each in effects if each.zero_sum is not None]
         self.n_zero_sums = len(zero_sums)
         last = {each.variable.name: self.size + k for k, each in enumerate(zero_sums)}
@@ -201,6 +206,15 @@ class GroupEffects:
             self._parents(effect),
             last,
         )
+
+    def _scales_of_others(self, others: Sequence[ManifoldVariable]) -> np.ndarray:
+        """Coordinates of the scales of vectors among these variables."""
+        inputs: set[Variable] = set()
+        for v in others:
+            if v.rv.type.ndim > 0:
+                inputs |= set(ancestors(scale_parameters(v)))
+        found = [np.arange(self.size)[self._parts[v.name]] for v in others if v.rv in inputs]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
     # --- graphs ----------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable, equal_computations
@@ -272,20 +273,30 @@ def _is_ravel_of(graph: Variable, source: Variable) -> bool:
 
 
 def raveled(graph: TensorVariable) -> TensorVariable:
-    """Flat copy of a matrix, moved through elementwise functions to vectors in its shape."""
+    """Flat copy of a matrix, moved through elementwise functions to vectors.
+
+    These have the shape of the matrix, or are broadcast along rows or columns.
+    """
     node = graph.owner
-    if node is not None and isinstance(node.op, Reshape) and node.inputs[0].type.ndim == 1:
-        return node.inputs[0]
-    if node is not None and isinstance(node.op, Elemwise):
-        shape = graph.type.shape
-        has_broadcasting = [each.type.shape not in (shape, (1, 1)) for each in node.inputs]
-        return node.op(
-            *(
-                pt.broadcast_to(each, shape).ravel() if is_broadcast else raveled(each)
-                for each, is_broadcast in zip(node.inputs, has_broadcasting, strict=True)
-            )
+    if node is not None and node.inputs[0].type.ndim == 1:
+        is_column_or_row = isinstance(node.op, DimShuffle) and node.op.new_order in (
+            (0, "x"),
+            ("x", 0),
         )
-    return graph.ravel()
+        if is_column_or_row or isinstance(node.op, Reshape):
+            return node.inputs[0]
+    if node is None or not isinstance(node.op, Elemwise):
+        return graph.ravel()
+    n_rows, n_columns = graph.type.shape
+    flat = []
+    for each in node.inputs:
+        vector = raveled(each)
+        if each.type.shape == (n_rows, 1) != graph.type.shape and n_rows != 1:
+            vector = vector[np.repeat(np.arange(n_rows), n_columns)]
+        elif each.type.shape == (1, n_columns) != graph.type.shape and n_columns != 1:
+            vector = vector[np.tile(np.arange(n_columns), n_rows)]
+        flat.append(vector)
+    return node.op(*flat)
 
 
 # --- scales of offsets --------------------------------------------------------------------------
