@@ -115,7 +115,8 @@ def interactions():
     """Effects of pairs of groups, centered with scales of their own and non-centered."""
     with pm.Model() as model:
         scale = pm.HalfNormal("scale", shape=4)
-        e = pm.Normal("e", pm.Normal("b", shape=4), scale, shape=(7, 4))
+        a = pm.Normal("a", 0.0, pm.HalfNormal("a_scale"), shape=7)
+        e = pm.Normal("e", a[:, None] + pm.Normal("b", shape=4), scale, shape=(7, 4))
         d = pm.Gamma("d_scale", 6.0, 6.0) * pm.Normal("d", shape=(3, 4))
         pm.Bernoulli("y", logit_p=e[GROUP, ITEM] + d[CLASS, ITEM], observed=Y > 0.5)
     return model
@@ -300,6 +301,19 @@ def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
     lower = factor_of(*found[:3])
     offsets = found[3:17].reshape(7, 2) if along_rows else found[3:17].reshape(2, 7).T
     np.testing.assert_allclose(centered[3:17].reshape(7, 2), offsets @ lower.T, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_scales_of_coefficients_stay_where_they_are():
+    """The joint density is unbounded as the scale and all coefficients approach zero."""
+    covariates = 0.1 * np.random.default_rng(5).normal(size=(N_ROWS, 8))
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, pm.HalfNormal("scale"), shape=8)
+        e = pm.Normal("e", 0.0, pm.HalfNormal("e_scale"), shape=7)
+        pm.Normal("y", covariates @ b + e[GROUP], 1.0, observed=Y)
+    metric = pg.GMC(model=model, metric="sparse").adaptation.metric
+    start = np.where(np.arange(17) == 0, -0.5, 0.0)
+    assert metric.find_center(start)[0] == pytest.approx(-0.5)
 
 
 PAIRS = {
