@@ -315,7 +315,7 @@ class SparseMetric:
         return matrix, np.flatnonzero(is_scale), np.flatnonzero(is_parameter)
 
     def _slopes_of_scales(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Differentiate the log prior precision of each entry in each coordinate that is no effect.
+        """Differentiate log prior precisions of all entries in coordinates that are not effects.
 
         Returns
         -------
