@@ -109,11 +109,15 @@ class EffectGraphs:
     Attributes
     ----------
     values, others : list of TensorVariable
-        Value variables in the order of a position, and those of variables that are no effects, θ.
+        Value variables in the order of a position, and those of variables that are not taken by an
+        index, θ.
     effects : list of GroupVariable
+        First those that are taken by an index, then coefficients, which are among ``others`` too.
     scales : list of Scale or None
         M of each effect; None for the identity.
     shapes_of_others : list of tuple of int
+    n_by_index : int
+        Number of effects that are taken by an index.
     """
 
     values: list[TensorVariable]
@@ -121,6 +125,16 @@ class EffectGraphs:
     effects: list[GroupVariable]
     scales: list[Scale | None]
     shapes_of_others: list[tuple[int, ...]]
+    n_by_index: int
+
+    def rows_by_index(self, own: int | None = None) -> RowsByIndex:
+        """Rows that take entries by an index, also of the coefficients ``own``."""
+        return RowsByIndex(
+            [
+                each.value if k < self.n_by_index or k == own else each.value.type()
+                for k, each in enumerate(self.effects)
+            ]
+        )
 
     def of_effects(self, graph: TensorVariable, gathered: Sequence[Gathered]) -> TensorVariable:
         """Replace entries x = M⁻¹ e of offsets, so that their columns are those of e."""
@@ -366,7 +380,7 @@ class NormalCurvature:
         if zero_sums:
             raise NotByIndexError(*zero_sums)
         sd, *vectors = by_group(statistics.graphs(graphs.values), graphs.effects)
-        rows = RowsByIndex([each.value for each in graphs.effects])
+        rows = graphs.rows_by_index()
         columns = GatheredColumns([], [], [], [])
         self._parts, slopes = [], []
         for i, vector in enumerate(vectors):

@@ -11,6 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.model import Model
 from pytensor.gradient import NullTypeGradError
+from pytensor.graph.traversal import ancestors
 from pytensor.graph.utils import MethodNotDefined
 from pytensor.tensor.variable import TensorVariable
 
@@ -23,6 +24,7 @@ from pymc_geodesic.densities.effect_priors import (
     may_be_offset,
     positive_scale,
     prior_parameters,
+    scale_parameters,
     with_fixed_shapes,
     with_normal_effects,
 )
@@ -75,7 +77,7 @@ def find_effects(
     found = _find_by_index(fixed, variables)
     names = {each.variable.name for each in found.effects}
     n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
-    if not found.effects or n_others > _MOST_OTHERS:
+    if not (found.effects or found.coefficients) or n_others > _MOST_OTHERS:
         return None
     try:
         by_name = {each.name: each for each in statistics}
@@ -128,7 +130,22 @@ def _find_by_index(model: Model, variables: Sequence[ManifoldVariable]) -> Effec
                 with_normal, candidates = _candidates(model, variables, zero_sums)
         else:
             by_name = {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)}
-            return EffectsByIndex(with_normal, candidates, scales, rows, by_name)
+            coefficients = _coefficients(with_normal, variables, candidates)
+            return EffectsByIndex(with_normal, candidates, scales, rows, by_name, coefficients)
+
+
+def _coefficients(
+    model: Model, variables: Sequence[ManifoldVariable], effects: Sequence[GroupVariable]
+) -> list[GroupVariable]:
+    """Vectors and matrices that are no ``effects``, with a normal prior of unknown scale."""
+    names, found = {each.variable.name for each in effects}, []
+    for v in variables:
+        own = v.in_model(model)
+        if v.name not in names and may_be_effect(own) and not model.rvs_to_transforms[own.rv]:
+            depends = not set(model.free_RVs).isdisjoint(ancestors(scale_parameters(own)))
+            if depends and not is_correlated(own):
+                found.append(GroupVariable(own, own.value))
+    return found
 
 
 def _candidates(

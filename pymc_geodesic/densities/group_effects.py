@@ -9,6 +9,10 @@ with standard normal offsets, is the effect e = M x of the offsets x of each gro
 diagonal or lower triangular. Curvature and priors here are those of e; for one that is written
 centered M is the identity. With q_k = M_kk and the prior mean m_k = Σ_{j<k} M_kj x_j of a column
 given those before it, e_k = m_k + q_k x_k.
+
+Vectors and matrices with a normal prior of unknown scale that rows use in another way, such as the
+coefficients a of ``X @ a``, are effects too. Their priors are those of effects, but rows depend on
+all of their entries, so that curvature is computed as for any other variable.
 """
 
 from __future__ import annotations
@@ -66,12 +70,15 @@ class EffectsByIndex(NamedTuple):
     model : pymc.Model
         Model with known shapes, in which effects that sum to zero have a plain normal prior.
     effects : list of GroupVariable
+        Those that rows and prior means take by an index.
     scales : list of Scale or None
         Scale of each effect, for those that are written non-centered.
     rows : RowsByIndex
     graphs : dict
         Elementwise log-density of the observations by name, with placeholders for entries of
         effects.
+    coefficients : list of GroupVariable
+        Other vectors and matrices with a normal prior of unknown scale.
     """
 
     model: Model
@@ -79,6 +86,7 @@ class EffectsByIndex(NamedTuple):
     scales: Sequence[Scale | None]
     rows: RowsByIndex
     graphs: Mapping[str, TensorVariable]
+    coefficients: Sequence[GroupVariable]
 
 
 class GroupEffects:
@@ -103,7 +111,7 @@ class GroupEffects:
         Coordinates of all other variables, and of variables that have a transform.
     scales_of_others : ndarray of int
         Those of the other coordinates on which the prior of a vector or matrix among them depends,
-        such as the scale of coefficients.
+        such as the scale of coefficients with a Laplace prior.
     prior : CompiledGradient
         Function of a position x and of coefficients a, b, c, d, each with one number per entry of
         the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
@@ -124,7 +132,9 @@ class GroupEffects:
         statistics: Mapping[str, NormalStatistics],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
-        self._model, effects, scales = found.model, found.effects, found.scales
+        self._model, by_index = found.model, found.effects
+        effects = [*by_index, *found.coefficients]
+        scales = [*found.scales, *(None for _ in found.coefficients)]
         self._kwargs = dict(compile_kwargs or {})
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
@@ -135,24 +145,20 @@ class GroupEffects:
         self.size = int(starts[-1])
         names = {each.variable.name for each in effects}
         others = [v for v in variables if v.name not in names]
+        names_by_index = {each.variable.name for each in by_index}
+        not_by_index = [v for v in variables if v.name not in names_by_index]
         self._graphs = EffectGraphs(
             [v.value for v in variables],
-            [v.value for v in others],
-            list(effects),
-            list(scales),
-            [v.value_shape for v in others],
+            [v.value for v in not_by_index],
+            effects,
+            scales,
+            [v.value_shape for v in not_by_index],
+            len(by_index),
         )
-        is_other = np.ones(self.size, dtype=bool)
-        for name in names:
-            is_other[self._parts[name]] = False
-        self.others = np.flatnonzero(is_other)
-        self.transformed = np.concatenate(
-            [
-                np.arange(self.size)[self._parts[v.name]]
-                for v in variables
-                if self._model.rvs_to_transforms[self._model[v.name]]
-            ]
-            or [np.empty(0, dtype=np.int64)]
+        self.others = self._coordinates_of(others)
+        self._not_by_index = self._coordinates_of(not_by_index)
+        self.transformed = self._coordinates_of(
+            [v for v in variables if self._model.rvs_to_transforms[self._model[v.name]]]
         )
         self.scales_of_others = self._scales_of_others(others)
         zero_sums = [each for each in effects if each.zero_sum is not None]
@@ -178,6 +184,11 @@ class GroupEffects:
             self._graphs.values, self._graphs.in_variables(coefficients)
         )
         self.refresh_data()
+
+    def _coordinates_of(self, variables: Sequence[ManifoldVariable]) -> np.ndarray:
+        every = np.arange(self.size)
+        found = [every[self._parts[v.name]] for v in variables]
+        return np.concatenate([np.empty(0, dtype=np.int64), *found])
 
     @property
     def are_hierarchical(self) -> bool:
@@ -213,8 +224,7 @@ class GroupEffects:
         for v in others:
             if v.rv.type.ndim > 0:
                 inputs |= set(ancestors(scale_parameters(v)))
-        found = [np.arange(self.size)[self._parts[v.name]] for v in others if v.rv in inputs]
-        return np.concatenate([np.empty(0, dtype=np.int64), *found])
+        return self._coordinates_of([v for v in others if v.rv in inputs])
 
     # --- graphs ----------------------------------------------------------------------------------
 
@@ -301,7 +311,7 @@ class GroupEffects:
             of_effects = self._graphs.of_effects(graph, gathered)
             terms.append(TermCurvature(self._graphs, gathered, of_effects, self._compiled))
         for i, (effect, prior) in enumerate(zip(self._graphs.effects, self._priors, strict=True)):
-            own_rows = RowsByIndex([each.value for each in self._graphs.effects])
+            own_rows = self._graphs.rows_by_index(own=i)
             entries = own_rows.every(effect.value)
             try:
                 (mean,) = own_rows.replace([prior.mean_at_scales])
@@ -406,8 +416,8 @@ class GroupEffects:
         effects no information from these.
         """
         values, size = self.split(x), self.size + self.n_zero_sums
-        is_transformed = np.isin(self.others, self.transformed)
-        total = PrecisionSum(self.effects, size, self.others, is_transformed)
+        is_transformed = np.isin(self._not_by_index, self.transformed)
+        total = PrecisionSum(self.effects, size, self._not_by_index, is_transformed)
         for term in self._terms:
             term.add_to(total, values)
         return total.matrix(self._curvature_of_priors(values))
@@ -426,13 +436,13 @@ class GroupEffects:
         """
         if self._regressions is None:
             return np.zeros((len(self.others), len(self.others)))
-        values = self.split(x)
-        information = np.zeros((len(self.others), len(self.others)))
+        values, is_other = self.split(x), np.isin(self._not_by_index, self.others)
+        information = np.zeros((len(is_other), len(is_other)))
         for i, direction in enumerate(self._graphs.directions()):
             if self._changes_regressions[i]:
                 products = self._regressions(*values, *weights, *direction)
                 information[i] = np.concatenate([np.ravel(each) for each in products])
-        return information
+        return information[np.ix_(is_other, is_other)]
 
 
 def _array_of(variable: Variable) -> np.ndarray:
