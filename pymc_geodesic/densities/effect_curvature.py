@@ -102,30 +102,48 @@ class GatheredColumns(NamedTuple):
         return rebuild_graphs(list(graphs), dict(zip(self.placeholders, self.values, strict=True)))
 
 
-@dataclass(frozen=True, eq=False)
 class EffectGraphs:
     """Variables of a model with group effects, for derivatives with respect to the effects e.
 
-    Attributes
+    Parameters
     ----------
-    values, others : list of TensorVariable
-        Value variables in the order of a position, and those of variables that are not taken by an
-        index, θ.
+    values : list of TensorVariable
+        Value variables in the order of a position.
+    not_by_index, shapes : list of TensorVariable, list of tuple of int
+        Those of variables that are not taken by an index, and their shapes.
     effects : list of GroupVariable
-        First those that are taken by an index, then coefficients, which are among ``others`` too.
+        First those that are taken by an index, then coefficients.
     scales : list of Scale or None
         M of each effect; None for the identity.
-    shapes_of_others : list of tuple of int
     n_by_index : int
         Number of effects that are taken by an index.
+
+    Attributes
+    ----------
+    values, shapes, effects, scales, n_by_index
+        See above.
+    others : list of TensorVariable
+        Variables θ that are not taken by an index. A placeholder for e replaces offsets.
     """
 
-    values: list[TensorVariable]
-    others: list[TensorVariable]
-    effects: list[GroupVariable]
-    scales: list[Scale | None]
-    shapes_of_others: list[tuple[int, ...]]
-    n_by_index: int
+    def __init__(
+        self,
+        values: Sequence[TensorVariable],
+        not_by_index: Sequence[TensorVariable],
+        shapes: Sequence[tuple[int, ...]],
+        effects: Sequence[GroupVariable],
+        scales: Sequence[Scale | None],
+        n_by_index: int,
+    ) -> None:
+        self.values, self.effects, self.scales = list(values), list(effects), list(scales)
+        self.shapes, self.n_by_index = list(shapes), n_by_index
+        self._scale_of_offsets = {
+            effect.value: scale.diagonal
+            for effect, scale in zip(effects[n_by_index:], scales[n_by_index:], strict=True)
+            if scale is not None
+        }
+        self._effect_of_offsets = {offsets: offsets.type() for offsets in self._scale_of_offsets}
+        self.others = [self._effect_of_offsets.get(each, each) for each in not_by_index]
 
     def rows_by_index(self, own: int | None = None) -> RowsByIndex:
         """Rows that take entries by an index, also of the coefficients ``own``."""
@@ -137,27 +155,27 @@ class EffectGraphs:
         )
 
     def of_effects(self, graph: TensorVariable, gathered: Sequence[Gathered]) -> TensorVariable:
-        """Replace entries x = M⁻¹ e of offsets, so that their columns are those of e."""
+        """Replace offsets x = M⁻¹ e, so that the columns of entries are those of e."""
         offsets = {
             each.entries: scale.offsets(each)
             for each in gathered
             if (scale := self.scales[each.effect]) is not None
         }
+        offsets |= {x: e / self._scale_of_offsets[x] for x, e in self._effect_of_offsets.items()}
         fresh = {old: old.type() for old in offsets}  # they are functions of what they replace
         (graph,) = rebuild_graphs([graph], fresh)
         (graph,) = rebuild_graphs([graph], {fresh[old]: new for old, new in offsets.items()})
         return graph
 
     def in_variables(self, graphs: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """Replace values with groups along the first axis by functions of value variables."""
-        return rebuild_graphs(
-            graphs,
-            {
-                each.value: each.in_variable
-                for each in self.effects
-                if each.value is not each.in_variable
-            },
-        )
+        """Replace effects, and values with groups first, by functions of value variables."""
+        effects = {e: x * self._scale_of_offsets[x] for x, e in self._effect_of_offsets.items()}
+        values = {
+            each.value: each.in_variable
+            for each in self.effects
+            if each.value is not each.in_variable
+        }
+        return rebuild_graphs(graphs, effects | values)
 
     def columns(self, gathered: Sequence[Gathered]) -> GatheredColumns:
         """Columns of e that rows take."""
@@ -186,12 +204,12 @@ class EffectGraphs:
     def is_active(self, total: TensorVariable) -> np.ndarray:
         """Whether a sum depends on the variable of each other coordinate, shape (n_others,)."""
         slopes = grad(total, self.others, disconnected_inputs="ignore", return_disconnected="none")
-        sizes = [math.prod(shape) for shape in self.shapes_of_others]
+        sizes = [math.prod(shape) for shape in self.shapes]
         return np.repeat([slope is not None for slope in slopes], sizes)
 
     def directions(self) -> Iterator[list[np.ndarray]]:
         """Yield the unit vectors of the other coordinates."""
-        zeros = [np.zeros(shape) for shape in self.shapes_of_others]
+        zeros = [np.zeros(shape) for shape in self.shapes]
         for array in zeros:
             flat = array.reshape(-1)
             for i in range(flat.size):
@@ -414,7 +432,9 @@ class NormalCurvature:
         of_sd = pt.sum(-statistics.n_rows * pt.log(sd) - square / (2.0 * sd**2))
         self._changes_sd = graphs.is_active(of_sd)
         direction, products = graphs.curvature_along(of_sd, graphs.others)
-        self._along_sd = unoptimized_function([*graphs.values, square, *direction], products)
+        self._along_sd = unoptimized_function(
+            [*graphs.values, square, *direction], graphs.in_variables(products)
+        )
 
     def add_to(self, total: PrecisionSum, values: Sequence[np.ndarray]) -> None:
         """Add the curvature at some values of the variables."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,13 @@ from pymc_geodesic.densities.effect_priors import (
 )
 from pymc_geodesic.densities.group_effects import EffectsByIndex, GroupEffects
 from pymc_geodesic.densities.model_terms import logp_terms
-from pymc_geodesic.densities.rows_by_index import NotByIndexError, RowsByIndex, Scale, scales_of
+from pymc_geodesic.densities.rows_by_index import (
+    NotByIndexError,
+    RowsByIndex,
+    Scale,
+    factors_of,
+    scales_of,
+)
 from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.densities.variables import ManifoldVariable
 
@@ -130,22 +137,36 @@ def _find_by_index(model: Model, variables: Sequence[ManifoldVariable]) -> Effec
                 with_normal, candidates = _candidates(model, variables, zero_sums)
         else:
             by_name = {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)}
-            coefficients = _coefficients(with_normal, variables, candidates)
-            return EffectsByIndex(with_normal, candidates, scales, rows, by_name, coefficients)
+            coefficients, factors = _coefficients(with_normal, variables, candidates)
+            return EffectsByIndex(
+                with_normal, candidates, scales, rows, by_name, coefficients, factors
+            )
 
 
 def _coefficients(
     model: Model, variables: Sequence[ManifoldVariable], effects: Sequence[GroupVariable]
-) -> list[GroupVariable]:
-    """Vectors and matrices that are no ``effects``, with a normal prior of unknown scale."""
-    names, found = {each.variable.name for each in effects}, []
+) -> tuple[list[GroupVariable], list[Scale | None]]:
+    """Find vectors and matrices, other than ``effects``, with a normal prior of unknown scale.
+
+    Return also the scale of each one that is written non-centered.
+    """
+    names, terms = {each.variable.name for each in effects}, logp_terms(model)
+    found, scales = [], []
     for v in variables:
         own = v.in_model(model)
-        if v.name not in names and may_be_effect(own) and not model.rvs_to_transforms[own.rv]:
-            depends = not set(model.free_RVs).isdisjoint(ancestors(scale_parameters(own)))
-            if depends and not is_correlated(own):
-                found.append(GroupVariable(own, own.value))
-    return found
+        is_normal = may_be_effect(own) and not is_correlated(own)
+        if v.name in names or not is_normal or model.rvs_to_transforms[own.rv]:
+            continue
+        scale = None
+        if may_be_offset(model, own):
+            uses = [graph for rv, graph in terms.items() if rv is not own.rv]
+            size = math.prod(own.shape)
+            scale = positive_scale(factors_of(own.value, uses), size)
+        is_centered = not set(model.free_RVs).isdisjoint(ancestors(scale_parameters(own)))
+        if is_centered or scale is not None:
+            found.append(GroupVariable(own, own.value))
+            scales.append(scale)
+    return found, scales
 
 
 def _candidates(

@@ -209,12 +209,19 @@ def _is_constant(graph: TensorVariable, number: float) -> bool:
     return bool(np.all(np.asarray(graph.eval(mode="FAST_COMPILE")) == number))
 
 
-def positive_scale(scales: Sequence[Scale], width: int) -> Scale | None:
-    """Return the last of the scales that is positive, for offsets with a number of columns."""
-    return next((each for each in reversed(scales) if _is_positive(each, width)), None)
+def positive_scale(scales: Sequence[Scale], size: int) -> Scale | None:
+    """Return the last of the scales that is positive.
+
+    Parameters
+    ----------
+    scales : list of Scale
+    size : int
+        Number of columns of offsets, or of coefficients.
+    """
+    return next((each for each in reversed(scales) if _is_positive(each, size)), None)
 
 
-def _is_positive(scale: Scale, width: int) -> bool:
+def _is_positive(scale: Scale, size: int) -> bool:
     """Whether a scale is positive, at zero and at random values of variables.
 
     A factor that changes its sign, such as a loading with a normal prior, is not a scale. A matrix
@@ -231,9 +238,9 @@ def _is_positive(scale: Scale, width: int) -> bool:
         function(*(sd * rng.normal(size=v.type.shape) for v in values)) for sd in [0.0, *30 * [3.0]]
     ]
     if scale.matrix is None:
-        return all(each.size in (1, width) and np.all(each > 0.0) for each in drawn)
+        return all(each.size in (1, size) and np.all(each > 0.0) for each in drawn)
     return all(
-        each.shape == (width, width)
+        each.shape == (size, size)
         and np.all(np.diagonal(each) > 0.0)
         and not np.triu(each, 1).any()
         for each in drawn

@@ -79,6 +79,8 @@ class EffectsByIndex(NamedTuple):
         effects.
     coefficients : list of GroupVariable
         Other vectors and matrices with a normal prior of unknown scale.
+    factors : list of Scale or None
+        Scales of the coefficients.
     """
 
     model: Model
@@ -87,6 +89,7 @@ class EffectsByIndex(NamedTuple):
     rows: RowsByIndex
     graphs: Mapping[str, TensorVariable]
     coefficients: Sequence[GroupVariable]
+    factors: Sequence[Scale | None]
 
 
 class GroupEffects:
@@ -134,7 +137,7 @@ class GroupEffects:
     ) -> None:
         self._model, by_index = found.model, found.effects
         effects = [*by_index, *found.coefficients]
-        scales = [*found.scales, *(None for _ in found.coefficients)]
+        scales = [*found.scales, *found.factors]
         self._kwargs = dict(compile_kwargs or {})
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
@@ -150,9 +153,9 @@ class GroupEffects:
         self._graphs = EffectGraphs(
             [v.value for v in variables],
             [v.value for v in not_by_index],
+            [v.value_shape for v in not_by_index],
             effects,
             scales,
-            [v.value_shape for v in not_by_index],
             len(by_index),
         )
         self.others = self._coordinates_of(others)
@@ -337,6 +340,7 @@ class GroupEffects:
             grad(-pt.sum(slope * along), value, disconnected_inputs="ignore")
             for value, slope, along in zip(self._graphs.others, slopes, direction, strict=True)
         ]
+        products = self._graphs.in_variables(products)
         return unoptimized_function([*self._graphs.values, *direction], products)
 
     def _compile_regressions(self) -> Any:
@@ -381,7 +385,7 @@ class GroupEffects:
 
         The product of a diagonal matrix and a vector v, divided by v, is the same for any v.
         """
-        shapes, rng = self._graphs.shapes_of_others, np.random.default_rng(0)
+        shapes, rng = self._graphs.shapes, np.random.default_rng(0)
         two = [[rng.uniform(1.0, 2.0, shape) for shape in shapes] for _ in range(2)]
         found = [
             [product / v for product, v in zip(self._rest(*values, *along), along, strict=True)]
@@ -395,7 +399,7 @@ class GroupEffects:
 
     def _diagonal(self, variable: int, values: Sequence[np.ndarray]) -> np.ndarray:
         """Diagonal of the Hessian of the prior of one variable, by products with unit vectors."""
-        along = [np.zeros(shape) for shape in self._graphs.shapes_of_others]
+        along = [np.zeros(shape) for shape in self._graphs.shapes]
         diagonal = np.empty_like(along[variable])
         for k in range(diagonal.size):
             along[variable].flat[k] = 1.0

@@ -309,7 +309,8 @@ class Scale:
     Attributes
     ----------
     diagonal : TensorVariable
-        Diagonal of M; a number, or a vector of length 1, if its elements are equal.
+        Diagonal of M; a number, or a vector of length 1, if its elements are equal. For
+        coefficients, a factor for each entry.
     matrix : TensorVariable or None
         M, unless it is diagonal.
     """
@@ -372,6 +373,48 @@ def scales_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> 
         is_last = any(len(node.inputs) > 2 for node in uses)
         present = set() if is_last else {node.outputs[0] for node in uses}
     return scales
+
+
+def factors_of(coefficients: TensorVariable, graphs: Sequence[Variable]) -> list[Scale]:
+    """Factors of coefficients by which all of their uses multiply them, entry by entry.
+
+    Each is the product of the one before and another factor; all depend on variables of the model.
+    """
+    present: set[Variable] = {coefficients}
+    product, scales = None, []
+    nodes = list(io_toposort([], graphs))
+    while True:
+        present |= {n.outputs[0] for n in nodes if n.inputs[0] in present and _adds_axes(n)}
+        uses = [n for n in nodes if not present.isdisjoint(n.inputs) and not _adds_axes(n)]
+        factors = [f for node in uses if (f := _entrywise_factor(node, present)) is not None]
+        if not factors or len(factors) < len(uses):
+            return scales
+        first, *others = (each.reshape(coefficients.type.shape) for each in factors)
+        if any(not equal_computations([first], [each]) for each in others):
+            return scales
+        product = first if product is None else product * first
+        if _depends_on_variables(product):
+            scales.append(Scale(product, None))
+        present = {node.outputs[0] for node in uses}
+
+
+def _adds_axes(node: Any) -> bool:
+    """Whether the output of a node is its input with further axes of length one."""
+    if not isinstance(node.op, DimShuffle):
+        return False
+    kept = [axis for axis in node.op.new_order if axis != "x"]
+    return kept == list(range(node.inputs[0].type.ndim))
+
+
+def _entrywise_factor(node: Any, present: set[Variable]) -> TensorVariable | None:
+    """Factor of coefficients in a product of the same shape, which is that of the factor."""
+    if not (isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul)):
+        return None
+    own = [each for each in node.inputs if each in present]
+    others = [each for each in node.inputs if each not in present]
+    if len(own) > 1 or own[0].type.shape != node.outputs[0].type.shape:
+        return None
+    return pt.mul(*others, pt.ones(own[0].type.shape))
 
 
 def _factor(node: Any, present: set[Variable]) -> Scale | None:
