@@ -1,4 +1,4 @@
-"""Detection of the group effects of a model, and of the scales of those written non-centered."""
+"""Detection of the effects of a model, and of the scales of those that are written non-centered."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from pymc_geodesic.densities.variables import ManifoldVariable
 _log = logging.getLogger("pymc")
 
 _MOST_OTHERS = 300
-"""Maximum number of coordinates that are no effects: each costs a pass over the rows."""
+"""Maximum number of coordinates that are not taken by an index: each costs a pass over the rows."""
 
 _MOST_ZERO_SUM = 2000
 """Maximum number of entries of effects that sum to zero: their factor is dense."""
@@ -72,8 +72,8 @@ def find_effects(
     -------
     GroupEffects or None
         None if there are no effects, if a variable is on another manifold than a Euclidean space
-        or is sampled by another step, if more than 300 coordinates are no effects, or if the
-        second derivatives of the log-density cannot be evaluated at the initial point.
+        or is sampled by another step, if more than 300 coordinates are not taken by an index, or
+        if the second derivatives of the log-density cannot be evaluated at the initial point.
     """
     if len(variables) < len(model.free_RVs) or not all(
         v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables

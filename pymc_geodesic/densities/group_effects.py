@@ -222,10 +222,10 @@ class GroupEffects:
         )
 
     def _scales_of_others(self, others: Sequence[ManifoldVariable]) -> np.ndarray:
-        """Coordinates of the scales of vectors among these variables."""
+        """Coordinates of the scales of vectors without a transform among these variables."""
         inputs: set[Variable] = set()
         for v in others:
-            if v.rv.type.ndim > 0:
+            if v.rv.type.ndim > 0 and not self._model.rvs_to_transforms[self._model[v.name]]:
                 inputs |= set(ancestors(scale_parameters(v)))
         return self._coordinates_of([v for v in others if v.rv in inputs])
 

@@ -16,8 +16,8 @@ from pymc_geodesic.arguments import listed
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
 PARTIAL_CENTERING = (
-    "Use GMC() with its default metric, which adapts the parametrization of each effect that rows "
-    "take by an index, effect[group]. Write other effects non-centered."
+    "Use GMC() with its default metric, which adapts the parametrization of each group effect and "
+    "of other vectors with a normal prior. Write others non-centered."
 )
 """Remedy for group effects without partial centering."""
 

@@ -55,8 +55,9 @@ def find_group_effects(
     if effects is None:
         raise ValueError(
             'metric="sparse" needs group effects: normal variables that the rows of the '
-            "observations use by an index, as in effect[group], in a model of Euclidean "
-            "variables that one step samples, with at most 300 other coordinates. "
+            "observations use by an index, as in effect[group], or vectors with a normal prior "
+            "of unknown scale, in a model of Euclidean variables that one step samples, with at "
+            "most 300 coordinates that are not used by an index. "
             'Use metric="auto" for this model'
         )
     return effects
