@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import grad, pushforward
+from pytensor.gradient import disconnected_grad, grad, pushforward
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
@@ -24,6 +24,7 @@ from pymc_geodesic.densities.effect_priors import GroupVariable, by_group
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.positive_parts import positive_part, positive_part_of_rows
 from pymc_geodesic.densities.rows_by_index import Gathered, NotByIndexError, RowsByIndex, Scale
+from pymc_geodesic.densities.smoothness import has_kinks
 from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 
 # --- variables ----------------------------------------------------------------------------------
@@ -201,6 +202,21 @@ class EffectGraphs:
         )
         return direction, grad(-along, list(variables), disconnected_inputs="ignore")
 
+    def scores_along(
+        self, terms: TensorVariable, variables: Sequence[Variable]
+    ) -> tuple[list[Variable], list[Variable]]:
+        """Return a direction d of θ, and Σ ∂t/∂v (∂t/∂θ · d) over terms t for each v."""
+        direction = [value.type() for value in self.others]
+        (along,) = pushforward(
+            [terms],
+            self.others,
+            direction,
+            disconnected_outputs="ignore",
+            return_disconnected="zero",
+        )
+        total = pt.sum(disconnected_grad(along) * terms)
+        return direction, grad(total, list(variables), disconnected_inputs="ignore")
+
     def is_active(self, total: TensorVariable) -> np.ndarray:
         """Whether a sum depends on the variable of each other coordinate, shape (n_others,)."""
         slopes = grad(total, self.others, disconnected_inputs="ignore", return_disconnected="none")
@@ -313,6 +329,9 @@ class PrecisionSum:
 class TermCurvature:
     """Compiled second derivatives of a term that is a sum over rows.
 
+    If the log-density of a row has kinks, its second derivatives are no measure of information,
+    and products of first derivatives replace them.
+
     Parameters
     ----------
     graphs : EffectGraphs
@@ -322,6 +341,11 @@ class TermCurvature:
         Elementwise log-density, a function of the columns of e.
     compiled : callable
         Function of inputs and outputs that compiles a function.
+
+    Raises
+    ------
+    NotImplementedError
+        If the log-density has kinks and is one number for all rows.
     """
 
     def __init__(
@@ -334,12 +358,19 @@ class TermCurvature:
         self._graphs, columns, total = graphs, graphs.columns(gathered), pt.sum(graph)
         self._blocks = columns.blocks
         slopes = grad(total, columns.placeholders, disconnected_inputs="ignore")
-        second = [
-            -grad(pt.sum(slopes[k]), columns.placeholders[m], disconnected_inputs="ignore")
-            for k, m in combinations_with_replacement(range(len(slopes)), 2)
-        ]
+        pairs = list(combinations_with_replacement(range(len(slopes)), 2))
         variables = [*columns.placeholders, *graphs.others]
-        direction, products = graphs.curvature_along(total, variables)
+        if has_kinks([graph], variables):
+            if not graph.type.ndim:
+                raise NotImplementedError("a sum over rows has kinks")
+            second = [slopes[k] * slopes[m] for k, m in pairs]
+            direction, products = graphs.scores_along(graph, variables)
+        else:
+            second = [
+                -grad(pt.sum(slopes[k]), columns.placeholders[m], disconnected_inputs="ignore")
+                for k, m in pairs
+            ]
+            direction, products = graphs.curvature_along(total, variables)
         outputs = graphs.in_variables(columns.replace([*second, *products]))
         n = len(second)
         # values → −∂²/∂u_k ∂u_l for k <= l, a number per row each, and the index of each column

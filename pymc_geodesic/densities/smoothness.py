@@ -101,7 +101,7 @@ def _is_inequality(condition: Variable, dependent: set[Variable]) -> bool:
 def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
     """Whether the gradient of a graph may be discontinuous in sampled variables.
 
-    This is assumed for absolute values, maxima and minima, and for a switch by an inequality unless
+    This is assumed for absolute values, signs, maxima and minima, and for a switch by an inequality unless
     one of its branches is −∞. It is not checked whether branches meet smoothly.
 
     Examples
@@ -119,7 +119,7 @@ def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
         if dependent.isdisjoint(node.outputs):
             continue
         op = _scalar_op(node.outputs[0])
-        if isinstance(op, Abs | Clip | ScalarMaximum | ScalarMinimum):
+        if isinstance(op, Abs | Clip | ScalarMaximum | ScalarMinimum | Sign):
             return True
         if isinstance(node.op, Argmax | Max | Min):
             return True

@@ -289,3 +289,26 @@ def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(caplog):
         with caplog.at_level("INFO", "pymc"):
             assert "sparse" not in repr(pg.GMC().adaptation)
     assert "a are sampled without a sparse metric" in caplog.text
+
+
+def test_rows_with_kinks_have_their_expected_information():
+    """The squared slope of a Laplace density is its Fisher information, 1 / b²."""
+    with pm.Model() as model:
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.Laplace("y", a[GROUP] + COVARIATES @ pm.Normal("b", shape=3), 0.5, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    design = np.column_stack([np.eye(7)[GROUP], COVARIATES])
+    prior = np.repeat([np.exp(-0.6), 1.0], [7, 3])
+    expected = 4.0 * design.T @ design + np.diag(prior)
+    precision = effects.precision(np.linspace(0.3, 2.0, 11)).toarray()
+    np.testing.assert_allclose(precision[1:, 1:], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_kinks_of_a_sum_are_not_a_hierarchy(caplog):
+    with pm.Model():
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.Potential("y", -pt.sum(pt.abs(Y - a[GROUP])))
+        with caplog.at_level("INFO", "pymc"):
+            assert "sparse" not in repr(pg.GMC().adaptation)
+    assert "a sum over rows has kinks" in caplog.text
