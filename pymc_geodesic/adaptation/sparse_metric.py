@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,14 +30,14 @@ class SparseMetricSettings:
     ----------
     n_rounds, max_steps : int
         Maximum number of factorizations at the beginning of a chain, and of Newton steps with one
-        factor. The scales are fixed in the first step of all.
+        factor.
     max_change : float
         Bound on the change of transformed variables, such as log scales, in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
     center_tolerance : float
-        Mean squared whitened gradient after a new factorization, below which the position is the
-        center.
+        Mean squared whitened gradient after a new factorization, below which the position is a
+        mode.
     small_step : float
         The same, below which no further step uses the present factor.
     shortest, share : int, float
@@ -57,11 +58,6 @@ class SparseMetricSettings:
         split; fewer are not enough to adapt the step size again. Heuristic.
     min_draws : int
         Number of draws from which their mean is used.
-    marginal_steps : int
-        Maximum number of Newton steps of the coordinates that are not effects, from the joint mode
-        to the mode of their marginal distribution. With three the center of the models of
-        `benchmarks.large_hierarchies` is about one standard deviation from the mean or less,
-        instead of up to twelve.
     wide_scale, max_scales : float, int
         Standard deviation of a log scale, given the coordinates that are eliminated later, above
         which its normal score is a coordinate, and maximum number of such scales. Heuristic:
@@ -93,7 +89,6 @@ class SparseMetricSettings:
     updates: tuple[float, ...] = (0.1, 0.3)
     rest: int = 100
     min_draws: int = 20
-    marginal_steps: int = 3
     wide_scale: float = 0.1
     max_scales: int = 30
     difference: float = 1e-4
@@ -105,6 +100,9 @@ class SparseMetricSettings:
 
 
 SETTINGS = SparseMetricSettings()
+
+Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]
+"""Log-density and gradient at coordinates z."""
 
 
 class SparseMetric:
@@ -149,14 +147,17 @@ class SparseMetric:
         self.n_grad = 0
 
     def set_center(self, x: np.ndarray) -> None:
-        """Factor the precision matrix at a position, and move the origin to the effects' mode.
+        """Factor the precision matrix at a position, and move the origin to the effects' mode."""
+        self._set_origin(x, self._factor_at(x))
+
+    def _set_origin(self, x: np.ndarray, factor: TriangularFactor) -> None:
+        """Move the origin to the effects' mode, and use normal scores.
 
         If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
         and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
         with little data. Therefore one Newton step of the effects moves the position to the origin.
         The coordinates of wide log scales become normal scores.
         """
-        factor = self._factor_at(x)
         value, step = self._evaluate(np.zeros(self._effects.size))
         step[self.others] = 0.0
         origin = x
@@ -188,21 +189,6 @@ class SparseMetric:
             values.append(value)
             gradients.append(gradient[self.others])
         return 0.5 * sum(values), np.mean(gradients, axis=0)
-
-    def _marginal_mode(self) -> np.ndarray:
-        """Position at the mode of `_evaluate_marginal`, by Newton steps from the origin."""
-        others, is_fixed = np.zeros(len(self.others)), np.isin(self.others, self._fixed)
-        value, step = self._evaluate_marginal(others)
-        step[is_fixed] = 0.0
-        for _ in range(SETTINGS.marginal_steps):
-            found, gradient = self._evaluate_marginal(others + step)
-            gradient[is_fixed] = 0.0
-            if not (found > value and np.isfinite(gradient).all()):
-                break
-            others, value, step = others + step, found, gradient
-        z = np.zeros(self._effects.size)
-        z[self.others] = others
-        return self.centering.to_position(z)
 
     def _normal_scores(self, factor: TriangularFactor) -> dict[int, NormalScores]:
         """Compute the normal scores of the widest log scales."""
@@ -344,73 +330,87 @@ class SparseMetric:
     def find_center(self, x: np.ndarray) -> np.ndarray:
         """Approximate the center of the posterior by Newton steps, from a position.
 
-        The first steps are to the joint mode in the coordinates z. The scales are fixed in the
-        first one. A factor is used for several steps, since its computation takes longer than that
-        of many gradients. Coordinates that are not effects then move to the mode of their marginal
-        distribution. The scales of vectors that are not effects are fixed in all steps, because the
-        joint density is unbounded where such a scale and its vector approach zero.
+        Steps in effects and coefficients, for fixed scales and other transformed variables,
+        alternate with steps to the mode of the marginal distribution of all coordinates that are
+        not effects. The joint density is no guide to scales: it is unbounded where the scale of
+        the residuals approaches zero and effects fit the rows exactly. A factor is used for several
+        steps, since its computation takes longer than that of many gradients.
         """
-        for k in range(SETTINGS.n_rounds):
-            self._factor_at(x)
+        for _ in range(SETTINGS.n_rounds):
+            factor = self._factor_at(x)
             z = self.centering.whiten(x)
-            value, gradient = self._evaluate_free(z)
-            if not np.isfinite(value):
-                break
-            found = z
-            if k == 0 or np.mean(gradient**2) >= SETTINGS.center_tolerance:
-                found = self._climb(z, value, gradient, fix_scales=k == 0)
-            if k > 0 and found is z:
-                x = self._marginal_mode()
-                break
+            found = self._climb(z, self._evaluate_at_scales)
+            if found is None:
+                found = self._climb(np.zeros(z.size), self._evaluate_without_effects)
+            if found is None:
+                self._set_origin(x, factor)
+                return x
             x = self.centering.to_position(found)
         self.set_center(x)
         return x
 
-    def _climb(
-        self, z: np.ndarray, value: float, gradient: np.ndarray, *, fix_scales: bool
-    ) -> np.ndarray:
+    def _climb(self, z: np.ndarray, evaluate: Evaluate) -> np.ndarray | None:
         """Make Newton steps with the present factor, until they are small.
 
-        Return the coordinates, the same array if no step increases the density.
+        Return the coordinates; None if the first step is small or does not increase the density.
         """
-        for k in range(SETTINGS.max_steps):
-            fixes_now = fix_scales and k == 0
-            if k > 0 and np.mean(gradient**2) < SETTINGS.small_step:
+        value, gradient = evaluate(z)
+        has_moved, tolerance = False, SETTINGS.center_tolerance
+        for _ in range(SETTINGS.max_steps):
+            if not np.isfinite(value) or self._mean_square(gradient) < tolerance:
                 break
-            found = self._backtrack(z, value, self._bound_step(gradient, fixes_now))
-            if found is not None:
-                z, value, gradient = found
-            elif not fixes_now:
+            found = self._backtrack(z, value, self._bound_step(gradient), evaluate)
+            if found is None:
                 break
-        return z
+            z, value, gradient = found
+            has_moved, tolerance = True, SETTINGS.small_step
+        return z if has_moved else None
 
-    def _bound_step(self, gradient: np.ndarray, fix_scales: bool) -> np.ndarray:
+    def _mean_square(self, gradient: np.ndarray) -> float:
+        """Mean square of the components that are not zero."""
+        return float(np.sum(gradient**2) / max(np.count_nonzero(gradient), 1))
+
+    def _bound_step(self, gradient: np.ndarray) -> np.ndarray:
         """Newton step in whitened coordinates, with bounded changes of transformed variables."""
         step = gradient.copy()
-        bounded = np.union1d(self._effects.transformed, self._parameters)
-        bound = SETTINGS.max_change * self._sizes[bounded]
-        step[bounded] = np.clip(step[bounded], -bound, bound)
-        if fix_scales:
-            step[self._parameters] = 0.0
+        bound = SETTINGS.max_change * self._sizes[self._scale_like]
+        step[self._scale_like] = np.clip(step[self._scale_like], -bound, bound)
         return step
 
     def _backtrack(
-        self, z: np.ndarray, value: float, step: np.ndarray
+        self, z: np.ndarray, value: float, step: np.ndarray, evaluate: Evaluate
     ) -> tuple[np.ndarray, float, np.ndarray] | None:
         """Backtracking line search: halve a step until the density increases.
 
         Return coordinates, log-density and gradient, or None.
         """
         for _ in range(SETTINGS.max_halvings):
-            found, gradient = self._evaluate_free(z + step)
+            found, gradient = evaluate(z + step)
             if found > value:
                 return z + step, found, gradient
             step = 0.5 * step
         return None
 
-    def _evaluate_free(self, z: np.ndarray) -> tuple[float, np.ndarray]:
-        """Log-density and gradient without its components in fixed coordinates."""
+    @property
+    def _scale_like(self) -> np.ndarray:
+        """Coordinates of transformed variables, and those on which prior precisions depend."""
+        return np.union1d(self._effects.transformed, self._parameters)
+
+    def _evaluate_at_scales(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Log-density, and gradient in effects and coefficients."""
         value, gradient = self._evaluate(z)
+        gradient[self._scale_like] = gradient[self._fixed] = 0.0
+        return value, gradient
+
+    def _evaluate_without_effects(self, z: np.ndarray) -> tuple[float, np.ndarray]:
+        """Approximate marginal log-density of all but the effects, and its gradient.
+
+        The scales of vectors that are not effects are fixed, because the joint density is unbounded
+        where such a scale and its vector approach zero.
+        """
+        value, of_others = self._evaluate_marginal(z[self.others])
+        gradient = np.zeros(z.size)
+        gradient[self.others] = of_others
         gradient[self._fixed] = 0.0
         return value, gradient
 

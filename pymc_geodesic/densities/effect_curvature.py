@@ -125,6 +125,8 @@ class EffectGraphs:
         See above.
     others : list of TensorVariable
         Variables θ that are not taken by an index. A placeholder for e replaces offsets.
+    coefficients : list of TensorVariable
+        Those of them that are effects.
     """
 
     def __init__(
@@ -145,6 +147,8 @@ class EffectGraphs:
         }
         self._effect_of_offsets = {offsets: offsets.type() for offsets in self._scale_of_offsets}
         self.others = [self._effect_of_offsets.get(each, each) for each in not_by_index]
+        offsets = [each.value for each in effects[n_by_index:]]
+        self.coefficients = [self._effect_of_offsets.get(each, each) for each in offsets]
 
     def rows_by_index(self, own: int | None = None) -> RowsByIndex:
         """Rows that take entries by an index, also of the coefficients ``own``."""
@@ -329,8 +333,8 @@ class PrecisionSum:
 class TermCurvature:
     """Compiled second derivatives of a term that is a sum over rows.
 
-    If the log-density of a row has kinks, its second derivatives are no measure of information,
-    and products of first derivatives replace them.
+    If the log-density of a row has kinks in effects, its second derivatives are no measure of
+    information, and products of first derivatives replace them.
 
     Parameters
     ----------
@@ -345,7 +349,7 @@ class TermCurvature:
     Raises
     ------
     NotImplementedError
-        If the log-density has kinks and is one number for all rows.
+        If the log-density has kinks in effects and is one number for all rows.
     """
 
     def __init__(
@@ -360,7 +364,7 @@ class TermCurvature:
         slopes = grad(total, columns.placeholders, disconnected_inputs="ignore")
         pairs = list(combinations_with_replacement(range(len(slopes)), 2))
         variables = [*columns.placeholders, *graphs.others]
-        if has_kinks([graph], variables):
+        if has_kinks([graph], [*columns.placeholders, *graphs.coefficients]):
             if not graph.type.ndim:
                 raise NotImplementedError("a sum over rows has kinks")
             second = [slopes[k] * slopes[m] for k, m in pairs]

@@ -183,9 +183,14 @@ def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
     return list(variable.rv.owner.op.dist_params(variable.rv.owner))
 
 
+def is_normal(variable: ManifoldVariable) -> bool:
+    """Whether the prior is normal, with or without correlations."""
+    return isinstance(variable.rv.owner.op, NormalRV | MvNormalRV)
+
+
 def scale_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
     """Return all parameters of the prior, without the mean of a normal prior."""
-    if isinstance(variable.rv.owner.op, NormalRV | MvNormalRV):
+    if is_normal(variable):
         return prior_parameters(variable)[1:]
     return list(variable.rv.owner.inputs)
 

@@ -52,6 +52,7 @@ from pymc_geodesic.densities.effect_priors import (
     by_group,
     effect_prior,
     is_correlated,
+    is_normal,
     prior_parameters,
     scale_parameters,
 )
@@ -113,8 +114,8 @@ class GroupEffects:
     others, transformed : ndarray of int
         Coordinates of all other variables, and of variables that have a transform.
     scales_of_others : ndarray of int
-        Those of the other coordinates on which the prior of a vector or matrix among them depends,
-        such as the scale of coefficients with a Laplace prior.
+        Those of the other coordinates on which priors of others depend, such as the scale of
+        coefficients with a Laplace prior, but not means of normal priors.
     prior : CompiledGradient
         Function of a position x and of coefficients a, b, c, d, each with one number per entry of
         the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
@@ -222,12 +223,18 @@ class GroupEffects:
         )
 
     def _scales_of_others(self, others: Sequence[ManifoldVariable]) -> np.ndarray:
-        """Coordinates of the scales of vectors without a transform among these variables."""
-        inputs: set[Variable] = set()
+        """Coordinates of the scales of variables without a transform among these variables."""
+        of_normal: set[Variable] = set()
+        of_any: set[Variable] = set()
+        is_transformed = {v: self._model.rvs_to_transforms[self._model[v.name]] for v in others}
         for v in others:
-            if v.rv.type.ndim > 0 and not self._model.rvs_to_transforms[self._model[v.name]]:
-                inputs |= set(ancestors(scale_parameters(v)))
-        return self._coordinates_of([v for v in others if v.rv in inputs])
+            if not is_transformed[v]:
+                inputs = set(ancestors(scale_parameters(v)))
+                of_any |= inputs
+                of_normal |= inputs if is_normal(v) else set()
+        return self._coordinates_of(
+            [v for v in others if v.rv in of_normal or (v.rv in of_any and is_transformed[v])]
+        )
 
     # --- graphs ----------------------------------------------------------------------------------
 

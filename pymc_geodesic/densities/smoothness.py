@@ -101,8 +101,8 @@ def _is_inequality(condition: Variable, dependent: set[Variable]) -> bool:
 def has_kinks(graphs: Sequence[Variable], sampled: Sequence[Variable]) -> bool:
     """Whether the gradient of a graph may be discontinuous in sampled variables.
 
-    This is assumed for absolute values, signs, maxima and minima, and for a switch by an inequality unless
-    one of its branches is −∞. It is not checked whether branches meet smoothly.
+    This is assumed for absolute values, signs, maxima and minima, and for a switch by an inequality
+    unless one of its branches is −∞. It is not checked whether branches meet smoothly.
 
     Examples
     --------

@@ -87,12 +87,12 @@ class GMC(GeodesicStep):
         ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
         ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
         (``effect[group]``, ``effect[group, item]``) whose normal prior depends on other variables,
-        or there are such vectors; otherwise dense up to 500 coordinates, and beyond that diagonal plus low rank, at most ten
-        directions. An array is the covariance of the posterior in PyMC's unconstrained coordinates,
-        shape (d, d), or the d variances; it is used as given, with the variables in the order of
-        ``vars``. A variable that moves on a sphere or a Stiefel manifold has one scale, which is
-        adapted. None uses PyMC's unconstrained coordinates without whitening, as does a
-        user-specified ``step_size``.
+        or there are such vectors; otherwise dense up to 500 coordinates, and beyond that diagonal
+        plus low rank, at most ten directions. An array is the covariance of the posterior in PyMC's
+        unconstrained coordinates, shape (d, d), or the d variances; it is used as given, with the
+        variables in the order of ``vars``. A variable that moves on a sphere or a Stiefel manifold
+        has one scale, which is adapted. None uses PyMC's unconstrained coordinates without
+        whitening, as does a user-specified ``step_size``.
     minibatch : str, variable or sequence of them, optional
         Observed variable, or all ``pm.Data`` containers, whose rows the variables in ``local``
         belong to; by default the observed variables. Only with ``local``, and not for minibatches:

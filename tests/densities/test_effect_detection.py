@@ -291,6 +291,16 @@ def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(caplog):
     assert "a are sampled without a sparse metric" in caplog.text
 
 
+def test_means_of_other_priors_are_no_scales():
+    with pm.Model() as model:
+        mu, scale = pm.Normal("mu"), pm.HalfNormal("scale")
+        a = pm.StudentT("a", 4.0, mu=mu, sigma=scale, shape=7)
+        e = pm.Normal("e", 0.0, pm.HalfNormal("e_scale"), shape=4)
+        pm.Normal("y", a[GROUP] + e[ITEM], 1.0, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    assert effects.scales_of_others.tolist() == [1]
+
+
 def test_rows_with_kinks_have_their_expected_information():
     """The squared slope of a Laplace density is its Fisher information, 1 / b²."""
     with pm.Model() as model:

@@ -57,9 +57,10 @@ def test_newton_steps_end_where_the_posterior_has_unit_scales(metric):
     metric, _, of_metric = metric
     metric.find_center(metric.center)
     z = np.zeros(metric.center.size)
-    hessian = derivative(lambda each: of_metric(each)[:-1], z, 1e-4)
+    effects = np.setdiff1d(np.arange(z.size), metric.others)
+    hessian = derivative(lambda each: of_metric(each)[effects], z, 1e-4)[effects]
     curvature = np.linalg.eigvalsh(-0.5 * (hessian + hessian.T))
-    assert np.abs(of_metric(z)[:-1]).max() < 1.0
+    assert np.abs(of_metric(z)[effects]).max() < 1.0
     assert curvature.min() > 0.05
     assert curvature.max() < 5.0
 
@@ -113,16 +114,38 @@ def test_factor_of_correlated_offsets_is_that_of_the_effects(along_rows):
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_scales_of_other_priors_stay_where_they_are():
+@pytest.mark.parametrize(
+    "coefficients",
+    [
+        pytest.param(lambda scale: pm.Laplace("b", 0.0, scale, shape=2), id="Laplace"),
+        pytest.param(lambda scale: [pm.Normal(name, 0.0, scale) for name in "bc"], id="numbers"),
+    ],
+)
+def test_scales_of_other_priors_stay_where_they_are(coefficients):
     """The joint density is unbounded as the scale and all coefficients approach zero."""
-    covariates = 0.1 * np.random.default_rng(5).normal(size=(N_ROWS, 8))
     with pm.Model() as model:
-        b = pm.Laplace("b", 0.0, pm.HalfNormal("scale"), shape=8)
+        b = coefficients(pm.HalfNormal("scale"))
         e = pm.Normal("e", 0.0, pm.HalfNormal("e_scale"), shape=7)
-        pm.Normal("y", covariates @ b + e[GROUP], 1.0, observed=Y)
+        pm.Normal("y", 0.1 * (b[0] * X + b[1] * X**2) + e[GROUP], 1.0, observed=Y)
     metric = pg.GMC(model=model, metric="sparse").adaptation.metric
-    start = np.where(np.arange(17) == 0, -0.5, 0.0)
+    start = np.where(np.arange(metric.others.size + 7) == 0, -0.5, 0.0)
     assert metric.find_center(start)[0] == pytest.approx(-0.5)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_residual_scale_of_effects_that_fit_all_rows():
+    """Two effects fit the two rows of each person; the residuals have the sd 0.6."""
+    rng = np.random.default_rng(1)
+    person, time = np.repeat(np.arange(60), 2), np.tile([0.0, 1.0], 60)
+    a, b = 0.8 * rng.normal(size=60), 0.6 * rng.normal(size=60)
+    y = (a + 0.5)[person] + b[person] * time + 0.6 * rng.normal(size=120)
+    with pm.Model() as model:
+        a = pm.Normal("a", pm.Normal("mean"), pm.HalfNormal("a_scale"), shape=60)
+        b = pm.Normal("b", 0.0, pm.HalfNormal("b_scale"), shape=60)
+        pm.Normal("y", a[person] + b[person] * time, pm.HalfNormal("sigma"), observed=y)
+    step = pg.GMC(model=model, metric="sparse")
+    center = step.adaptation.metric.find_center(np.zeros(step.product.size))
+    assert -0.9 < center[step.product.slices["sigma"]].item() < -0.1
 
 
 def grid_moments():
