@@ -29,7 +29,7 @@ from pymc_geodesic.densities.effect_priors import (
     with_fixed_shapes,
     with_normal_effects,
 )
-from pymc_geodesic.densities.group_effects import EffectsByIndex, GroupEffects
+from pymc_geodesic.densities.group_effects import FoundEffects, GroupEffects
 from pymc_geodesic.densities.model_terms import logp_terms
 from pymc_geodesic.densities.rows_by_index import (
     NotByIndexError,
@@ -81,7 +81,7 @@ def find_effects(
         return None
     fixed = with_fixed_shapes(model)
     variables = [v.in_model(fixed) for v in variables]
-    found = _find_by_index(fixed, variables)
+    found = _find_variables(fixed, variables)
     names = {each.variable.name for each in found.effects}
     n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
     if not (found.effects or found.coefficients) or n_others > _MOST_OTHERS:
@@ -99,16 +99,16 @@ def find_effects(
         ValueError,
     ) as error:
         _log.info(
-            "the group effects %s are sampled without a sparse metric, which needs second "
-            "derivatives of the log-likelihood (%s)",
-            ", ".join(sorted(names)),
+            "the effects %s are sampled without a sparse metric, which needs second derivatives "
+            "of the log-likelihood (%s)",
+            ", ".join(sorted(names | {each.variable.name for each in found.coefficients})),
             str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else type(error).__name__,
         )
         return None
     return effects
 
 
-def _find_by_index(model: Model, variables: Sequence[ManifoldVariable]) -> EffectsByIndex:
+def _find_variables(model: Model, variables: Sequence[ManifoldVariable]) -> FoundEffects:
     """Find the variables that may be effects and enter all rows and prior means by an index.
 
     Parameters
@@ -138,7 +138,7 @@ def _find_by_index(model: Model, variables: Sequence[ManifoldVariable]) -> Effec
         else:
             by_name = {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)}
             coefficients, factors = _coefficients(with_normal, variables, candidates)
-            return EffectsByIndex(
+            return FoundEffects(
                 with_normal, candidates, scales, rows, by_name, coefficients, factors
             )
 

@@ -63,7 +63,7 @@ from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.densities.variables import ManifoldVariable
 
 
-class EffectsByIndex(NamedTuple):
+class FoundEffects(NamedTuple):
     """Variables that are effects, and the observations as functions of the entries they take.
 
     Parameters
@@ -98,7 +98,7 @@ class GroupEffects:
 
     Parameters
     ----------
-    found : EffectsByIndex
+    found : FoundEffects
     variables : list of ManifoldVariable
         All variables, in the order of a position.
     statistics : dict
@@ -131,7 +131,7 @@ class GroupEffects:
 
     def __init__(
         self,
-        found: EffectsByIndex,
+        found: FoundEffects,
         variables: Sequence[ManifoldVariable],
         statistics: Mapping[str, NormalStatistics],
         compile_kwargs: Mapping[str, Any] | None,
