@@ -147,17 +147,14 @@ class SparseMetric:
         self.n_grad = 0
 
     def set_center(self, x: np.ndarray) -> None:
-        """Factor the precision matrix at a position, and move the origin to the effects' mode."""
-        self._set_origin(x, self._factor_at(x))
-
-    def _set_origin(self, x: np.ndarray, factor: TriangularFactor) -> None:
-        """Move the origin to the effects' mode, and use normal scores.
+        """Factor the precision matrix at a position, and move the origin to the effects' mode.
 
         If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
         and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
         with little data. Therefore one Newton step of the effects moves the position to the origin.
         The coordinates of wide log scales become normal scores.
         """
+        factor = self._factor_at(x)
         value, step = self._evaluate(np.zeros(self._effects.size))
         step[self.others] = 0.0
         origin = x
@@ -337,38 +334,36 @@ class SparseMetric:
         steps, since its computation takes longer than that of many gradients.
         """
         for _ in range(SETTINGS.n_rounds):
-            factor = self._factor_at(x)
-            z = self.centering.whiten(x)
-            found = self._climb(z, self._evaluate_at_scales)
-            if found is None:
-                found = self._climb(np.zeros(z.size), self._evaluate_without_effects)
-            if found is None:
-                self._set_origin(x, factor)
-                return x
-            x = self.centering.to_position(found)
+            self._factor_at(x)
+            z, is_near = self._climb(self.centering.whiten(x), self._evaluate_at_scales)
+            if is_near:
+                origin = np.zeros(self._effects.size)
+                z, is_near = self._climb(origin, self._evaluate_without_effects)
+            x = self.centering.to_position(z)
+            if is_near:
+                break
         self.set_center(x)
         return x
 
-    def _climb(self, z: np.ndarray, evaluate: Evaluate) -> np.ndarray | None:
+    def _climb(self, z: np.ndarray, evaluate: Evaluate) -> tuple[np.ndarray, bool]:
         """Make Newton steps with the present factor, until they are small.
 
-        Return the coordinates; None if the first step is small or does not increase the density.
+        Returns
+        -------
+        z : ndarray
+        is_near : bool
+            Whether the first step was small, or no step increases the density.
         """
         value, gradient = evaluate(z)
-        has_moved, tolerance = False, SETTINGS.center_tolerance
-        for _ in range(SETTINGS.max_steps):
-            if not np.isfinite(value) or self._mean_square(gradient) < tolerance:
+        is_near = _mean_square(gradient) < SETTINGS.center_tolerance
+        for k in range(SETTINGS.max_steps):
+            if not np.isfinite(value) or _mean_square(gradient) < SETTINGS.small_step:
                 break
             found = self._backtrack(z, value, self._bound_step(gradient), evaluate)
             if found is None:
-                break
+                return z, is_near or k == 0
             z, value, gradient = found
-            has_moved, tolerance = True, SETTINGS.small_step
-        return z if has_moved else None
-
-    def _mean_square(self, gradient: np.ndarray) -> float:
-        """Mean square of the components that are not zero."""
-        return float(np.sum(gradient**2) / max(np.count_nonzero(gradient), 1))
+        return z, is_near
 
     def _bound_step(self, gradient: np.ndarray) -> np.ndarray:
         """Newton step in whitened coordinates, with bounded changes of transformed variables."""
@@ -431,6 +426,11 @@ class SparseMetric:
         evaluate(logp_grad.address, z, 0, logp_grad.context, output)
         logp_grad.raise_error()
         return float(output[-1]), output[:-1]
+
+
+def _mean_square(gradient: np.ndarray) -> float:
+    """Mean square of the components that are not zero."""
+    return float(np.sum(gradient**2) / max(np.count_nonzero(gradient), 1))
 
 
 class SparseTrajectories:
