@@ -355,9 +355,9 @@ class SparseMetric:
             Whether the first step was small, or no step increases the density.
         """
         value, gradient = evaluate(z)
-        is_near = _mean_square(gradient) < SETTINGS.center_tolerance
+        is_near = not _mean_square(gradient) >= SETTINGS.center_tolerance  # also if not finite
         for k in range(SETTINGS.max_steps):
-            if not np.isfinite(value) or _mean_square(gradient) < SETTINGS.small_step:
+            if not _mean_square(gradient) >= SETTINGS.small_step:
                 break
             found = self._backtrack(z, value, self._bound_step(gradient), evaluate)
             if found is None:
