@@ -218,7 +218,7 @@ class GroupEffects:
             effect.is_transposed,
             scale is None,
             is_correlated(effect.variable) or (scale is not None and scale.matrix is not None),
-            self._parents(effect),
+            self._parents(effect, scale),
             last,
         )
 
@@ -238,11 +238,15 @@ class GroupEffects:
 
     # --- graphs ----------------------------------------------------------------------------------
 
-    def _parents(self, effect: GroupVariable) -> tuple[str, ...]:
-        """Name the effects on which the prior of an effect depends."""
+    def _parents(self, effect: GroupVariable, scale: Scale | None) -> tuple[str, ...]:
+        """Name the effects on which the prior of an effect depends, with its scale."""
         inputs = set(ancestors(prior_parameters(effect.variable)))
-        variables = [each.variable for each in self._graphs.effects]
-        return tuple(v.name for v in variables if v.rv in inputs)
+        if scale is not None:
+            inputs |= set(graph_inputs([scale.graph]))
+        variables = [(each.variable, each.value) for each in self._graphs.effects]
+        return tuple(
+            v.name for v, value in variables if not inputs.isdisjoint({v.rv, v.value, value})
+        )
 
     def _set_priors(self, effects: Sequence[GroupVariable]) -> None:
         """Graphs of m, log p and log q of each effect, in the shape with groups first."""

@@ -135,6 +135,16 @@ def coefficients_of_offsets():
     return model
 
 
+def scales_of_effects():
+    """Log scales of offsets that are effects themselves."""
+    with pm.Model() as model:
+        log_scale = pm.Normal("log_scale", 0.0, pm.HalfNormal("tau"), shape=3)
+        b = pm.math.exp(log_scale) * pm.Normal("b", shape=3)
+        e = pm.math.exp(0.3 * log_scale.sum()) * pm.Normal("e", shape=7)
+        pm.Normal("y", COVARIATES @ b + e[GROUP], 1.0, observed=Y)
+    return model
+
+
 MODELS = {
     "crossed": lambda: crossed(centered=True),
     "not centered": lambda: crossed(centered=False),
@@ -149,4 +159,5 @@ MODELS = {
     "only sums to zero": only_sums_to_zero,
     "coefficients": coefficients,
     "coefficients of offsets": coefficients_of_offsets,
+    "scales of effects": scales_of_effects,
 }
