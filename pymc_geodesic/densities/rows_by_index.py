@@ -381,7 +381,8 @@ def factors_of(coefficients: TensorVariable, graphs: Sequence[Variable]) -> list
     Each is the product of the one before and another factor; all depend on variables of the model.
     """
     present: set[Variable] = {coefficients}
-    product, scales = None, []
+    product: TensorVariable | None = None
+    scales: list[Scale] = []
     nodes = list(io_toposort([], graphs))
     while True:
         present |= {n.outputs[0] for n in nodes if n.inputs[0] in present and _adds_axes(n)}
