@@ -238,9 +238,10 @@ class SparseMetric:
         prior = np.zeros(self._effects.size)
         prior[self._entries] = np.exp(np.clip(log_p, -690.0, 690.0))
         precision.data[~np.isfinite(precision.data)] = 0.0
-        information, self._scales, self._parameters = self._information_on_scales(
+        information, self._scales, parameters = self._information_on_scales(
             x, precision.diagonal(), prior
         )
+        self._bounded = np.union1d(self._effects.transformed, parameters)
         precision = precision + information
         is_first = self.center is None
         factor = triangular_factor(precision, self._groups, self.others, prior, logs=is_first)
@@ -329,9 +330,9 @@ class SparseMetric:
 
         Steps in effects and coefficients, for fixed scales and other transformed variables,
         alternate with steps to the mode of the marginal distribution of all coordinates that are
-        not effects. The joint density is no guide to scales: it is unbounded where the scale of
-        the residuals approaches zero and effects fit the rows exactly. A factor is used for several
-        steps, since its computation takes longer than that of many gradients.
+        not effects. There is no joint mode if effects fit the rows exactly: the joint density is
+        then unbounded as the standard deviation of the residuals approaches zero. A factor is used
+        for several steps, since its computation takes longer than that of many gradients.
         """
         for _ in range(SETTINGS.n_rounds):
             self._factor_at(x)
@@ -366,10 +367,10 @@ class SparseMetric:
         return z, is_near
 
     def _bound_step(self, gradient: np.ndarray) -> np.ndarray:
-        """Newton step in whitened coordinates, with bounded changes of transformed variables."""
+        """Newton step in whitened coordinates, with bounded changes of scales."""
         step = gradient.copy()
-        bound = SETTINGS.max_change * self._sizes[self._scale_like]
-        step[self._scale_like] = np.clip(step[self._scale_like], -bound, bound)
+        bound = SETTINGS.max_change * self._sizes[self._bounded]
+        step[self._bounded] = np.clip(step[self._bounded], -bound, bound)
         return step
 
     def _backtrack(
@@ -386,15 +387,10 @@ class SparseMetric:
             step = 0.5 * step
         return None
 
-    @property
-    def _scale_like(self) -> np.ndarray:
-        """Coordinates of transformed variables, and those on which prior precisions depend."""
-        return np.union1d(self._effects.transformed, self._parameters)
-
     def _evaluate_at_scales(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log-density, and gradient in effects and coefficients."""
         value, gradient = self._evaluate(z)
-        gradient[self._scale_like] = gradient[self._fixed] = 0.0
+        gradient[self._bounded] = gradient[self._fixed] = 0.0
         return value, gradient
 
     def _evaluate_without_effects(self, z: np.ndarray) -> tuple[float, np.ndarray]:

@@ -121,10 +121,11 @@ class EffectGraphs:
 
     Attributes
     ----------
-    values, shapes, effects, scales, n_by_index
+    values, effects, scales, n_by_index
         See above.
     others : list of TensorVariable
         Variables θ that are not taken by an index. A placeholder for e replaces offsets.
+    shapes_of_others : list of tuple of int
     coefficients : list of TensorVariable
         Those of them that are effects.
     """
@@ -139,7 +140,7 @@ class EffectGraphs:
         n_by_index: int,
     ) -> None:
         self.values, self.effects, self.scales = list(values), list(effects), list(scales)
-        self.shapes, self.n_by_index = list(shapes), n_by_index
+        self.shapes_of_others, self.n_by_index = list(shapes), n_by_index
         self._scale_of_offsets = {
             effect.value: scale.diagonal
             for effect, scale in zip(effects[n_by_index:], scales[n_by_index:], strict=True)
@@ -224,12 +225,12 @@ class EffectGraphs:
     def is_active(self, total: TensorVariable) -> np.ndarray:
         """Whether a sum depends on the variable of each other coordinate, shape (n_others,)."""
         slopes = grad(total, self.others, disconnected_inputs="ignore", return_disconnected="none")
-        sizes = [math.prod(shape) for shape in self.shapes]
+        sizes = [math.prod(shape) for shape in self.shapes_of_others]
         return np.repeat([slope is not None for slope in slopes], sizes)
 
     def directions(self) -> Iterator[list[np.ndarray]]:
         """Yield the unit vectors of the other coordinates."""
-        zeros = [np.zeros(shape) for shape in self.shapes]
+        zeros = [np.zeros(shape) for shape in self.shapes_of_others]
         for array in zeros:
             flat = array.reshape(-1)
             for i in range(flat.size):

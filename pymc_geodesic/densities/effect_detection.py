@@ -82,9 +82,9 @@ def find_effects(
     fixed = with_fixed_shapes(model)
     variables = [v.in_model(fixed) for v in variables]
     found = _find_variables(fixed, variables)
-    names = {each.variable.name for each in found.effects}
-    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in names)
-    if not (found.effects or found.coefficients) or n_others > _MOST_OTHERS:
+    by_index = {each.variable.name for each in found.effects[: found.n_by_index]}
+    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in by_index)
+    if not found.effects or n_others > _MOST_OTHERS:
         return None
     try:
         by_name = {each.name: each for each in statistics}
@@ -101,7 +101,7 @@ def find_effects(
         _log.info(
             "the effects %s are sampled without a sparse metric, which needs second derivatives "
             "of the log-likelihood (%s)",
-            ", ".join(sorted(names | {each.variable.name for each in found.coefficients})),
+            ", ".join(sorted(each.variable.name for each in found.effects)),
             str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else type(error).__name__,
         )
         return None
@@ -109,7 +109,7 @@ def find_effects(
 
 
 def _find_variables(model: Model, variables: Sequence[ManifoldVariable]) -> FoundEffects:
-    """Find the variables that may be effects and enter all rows and prior means by an index.
+    """Find variables that all rows and prior means take by an index, and coefficients.
 
     Parameters
     ----------
@@ -137,20 +137,28 @@ def _find_variables(model: Model, variables: Sequence[ManifoldVariable]) -> Foun
                 with_normal, candidates = _candidates(model, variables, zero_sums)
         else:
             by_name = {rv.name: graph for rv, graph in zip(observed, graphs, strict=True)}
-            coefficients, factors = _coefficients(with_normal, variables, candidates)
+            coefficients, factors = _coefficients(with_normal, terms, variables, candidates)
             return FoundEffects(
-                with_normal, candidates, scales, rows, by_name, coefficients, factors
+                with_normal,
+                [*candidates, *coefficients],
+                [*scales, *factors],
+                rows,
+                by_name,
+                len(candidates),
             )
 
 
 def _coefficients(
-    model: Model, variables: Sequence[ManifoldVariable], effects: Sequence[GroupVariable]
+    model: Model,
+    terms: Mapping[TensorVariable, TensorVariable],
+    variables: Sequence[ManifoldVariable],
+    effects: Sequence[GroupVariable],
 ) -> tuple[list[GroupVariable], list[Scale | None]]:
     """Find vectors and matrices, other than ``effects``, with a normal prior of unknown scale.
 
     Return also the scale of each one that is written non-centered.
     """
-    names, terms = {each.variable.name for each in effects}, logp_terms(model)
+    names = {each.variable.name for each in effects}
     found, scales = [], []
     for v in variables:
         own = v.in_model(model)

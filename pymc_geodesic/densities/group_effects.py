@@ -71,17 +71,16 @@ class FoundEffects(NamedTuple):
     model : pymc.Model
         Model with known shapes, in which effects that sum to zero have a plain normal prior.
     effects : list of GroupVariable
-        Those that rows and prior means take by an index.
+        First those that rows and prior means take by an index, then coefficients: other vectors and
+        matrices with a normal prior of unknown scale.
     scales : list of Scale or None
         Scale of each effect, for those that are written non-centered.
     rows : RowsByIndex
     graphs : dict
         Elementwise log-density of the observations by name, with placeholders for entries of
         effects.
-    coefficients : list of GroupVariable
-        Other vectors and matrices with a normal prior of unknown scale.
-    factors : list of Scale or None
-        Scales of the coefficients.
+    n_by_index : int
+        Number of effects that are taken by an index.
     """
 
     model: Model
@@ -89,8 +88,7 @@ class FoundEffects(NamedTuple):
     scales: Sequence[Scale | None]
     rows: RowsByIndex
     graphs: Mapping[str, TensorVariable]
-    coefficients: Sequence[GroupVariable]
-    factors: Sequence[Scale | None]
+    n_by_index: int
 
 
 class GroupEffects:
@@ -136,9 +134,7 @@ class GroupEffects:
         statistics: Mapping[str, NormalStatistics],
         compile_kwargs: Mapping[str, Any] | None,
     ) -> None:
-        self._model, by_index = found.model, found.effects
-        effects = [*by_index, *found.coefficients]
-        scales = [*found.scales, *found.factors]
+        self._model, effects, scales = found.model, found.effects, found.scales
         self._kwargs = dict(compile_kwargs or {})
         self._shapes = [v.value_shape for v in variables]
         starts = np.cumsum([0, *(int(np.prod(shape, dtype=int)) for shape in self._shapes)])
@@ -149,7 +145,7 @@ class GroupEffects:
         self.size = int(starts[-1])
         names = {each.variable.name for each in effects}
         others = [v for v in variables if v.name not in names]
-        names_by_index = {each.variable.name for each in by_index}
+        names_by_index = {each.variable.name for each in effects[: found.n_by_index]}
         not_by_index = [v for v in variables if v.name not in names_by_index]
         self._graphs = EffectGraphs(
             [v.value for v in variables],
@@ -157,7 +153,7 @@ class GroupEffects:
             [v.value_shape for v in not_by_index],
             effects,
             scales,
-            len(by_index),
+            found.n_by_index,
         )
         self.others = self._coordinates_of(others)
         self._not_by_index = self._coordinates_of(not_by_index)
@@ -396,7 +392,7 @@ class GroupEffects:
 
         The product of a diagonal matrix and a vector v, divided by v, is the same for any v.
         """
-        shapes, rng = self._graphs.shapes, np.random.default_rng(0)
+        shapes, rng = self._graphs.shapes_of_others, np.random.default_rng(0)
         two = [[rng.uniform(1.0, 2.0, shape) for shape in shapes] for _ in range(2)]
         found = [
             [product / v for product, v in zip(self._rest(*values, *along), along, strict=True)]
@@ -410,7 +406,7 @@ class GroupEffects:
 
     def _diagonal(self, variable: int, values: Sequence[np.ndarray]) -> np.ndarray:
         """Diagonal of the Hessian of the prior of one variable, by products with unit vectors."""
-        along = [np.zeros(shape) for shape in self._graphs.shapes]
+        along = [np.zeros(shape) for shape in self._graphs.shapes_of_others]
         diagonal = np.empty_like(along[variable])
         for k in range(diagonal.size):
             along[variable].flat[k] = 1.0

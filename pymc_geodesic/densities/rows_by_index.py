@@ -385,7 +385,7 @@ def factors_of(coefficients: TensorVariable, graphs: Sequence[Variable]) -> list
     scales: list[Scale] = []
     nodes = list(io_toposort([], graphs))
     while True:
-        present |= {n.outputs[0] for n in nodes if n.inputs[0] in present and _adds_axes(n)}
+        present |= {n.outputs[0] for n in nodes if _adds_axes(n) and n.inputs[0] in present}
         uses = [n for n in nodes if not present.isdisjoint(n.inputs) and not _adds_axes(n)]
         factors = [f for node in uses if (f := _entrywise_factor(node, present)) is not None]
         if not factors or len(factors) < len(uses):

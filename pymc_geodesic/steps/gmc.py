@@ -82,12 +82,13 @@ class GMC(GeodesicStep):
     metric : {"auto", "sparse", "dense", "diag", None} or array
         Coordinates in which Euclidean variables move. ``"sparse"`` is for hierarchical models: it
         factors the sparse precision matrix of group effects, and partially centers each effect by
-        the information of its rows relative to its prior, in centered and non-centered models, and
-        so other vectors with a normal prior of unknown scale, such as coefficients.
+        the information of its rows relative to its prior, in centered and non-centered models.
+        Other vectors with a normal prior of unknown scale, such as coefficients, are partially
+        centered too.
         ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
         ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
         (``effect[group]``, ``effect[group, item]``) whose normal prior depends on other variables,
-        or there are such vectors; otherwise dense up to 500 coordinates, and beyond that diagonal
+        or with such vectors; otherwise dense up to 500 coordinates, and beyond that diagonal
         plus low rank, at most ten directions. An array is the covariance of the posterior in PyMC's
         unconstrained coordinates, shape (d, d), or the d variances; it is used as given, with the
         variables in the order of ``vars``. A variable that moves on a sphere or a Stiefel manifold
