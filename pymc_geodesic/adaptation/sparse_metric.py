@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from copy import copy
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,17 +30,17 @@ class SparseMetricSettings:
     Attributes
     ----------
     n_rounds, max_steps : int
-        Maximum number of factorizations at the beginning of a chain, and of Newton steps with one
-        factor.
+        Maximum number of factorizations at the beginning of a chain, and of quasi-Newton steps with
+        one factor.
+    few_steps, small_change : int, float
+        Number of steps to the mode of effects and coefficients, and change of transformed
+        variables, such as log scales, up to which a factor remains valid. Heuristic.
     max_change : float
-        Bound on the change of transformed variables, such as log scales, in one of these steps.
+        Bound on the change of transformed variables in one of these steps.
     max_halvings : int
         Maximum number of halvings of a step that decreases the density.
-    center_tolerance : float
-        Mean squared whitened gradient after a new factorization, below which the position is a
-        mode.
     small_step : float
-        The same, below which no further step uses the present factor.
+        Mean squared whitened gradient below which a position is a mode.
     shortest, share : int, float
         Number of draws after which the warm-up ends if the Hamiltonian is split: the larger of a
         number and a share of all tuning draws. With 300 in place of 1,000 three models of
@@ -77,10 +78,11 @@ class SparseMetricSettings:
     """
 
     n_rounds: int = 12
-    max_steps: int = 10
+    max_steps: int = 15
+    few_steps: int = 2
+    small_change: float = 0.1
     max_change: float = 1.0
     max_halvings: int = 10
-    center_tolerance: float = 0.1
     small_step: float = 0.01
     shortest: int = 300
     share: float = 0.3
@@ -116,7 +118,9 @@ class SparseMetric:
     Attributes
     ----------
     center : ndarray or None
-        Position at which the precision matrix was factored.
+        Position near the mode of the effects.
+    factored_at : ndarray or None
+        Position, near the center, at which the precision matrix was factored.
     n_grad : int
         Number of gradient evaluations so far.
     others : ndarray of int
@@ -144,20 +148,28 @@ class SparseMetric:
         self._fixed = effects.scales_of_others
         self._signs = np.random.default_rng(0).choice([-1.0, 1.0], size=effects.size)
         self.center: np.ndarray | None = None
+        self.factored_at: np.ndarray | None = None
         self.n_grad = 0
 
-    def set_center(self, x: np.ndarray) -> None:
-        """Factor the precision matrix at a position, and move the origin to the effects' mode.
+    def set_center(self, x: np.ndarray, factored_at: np.ndarray | None = None) -> None:
+        """Factor the precision matrix at a position, by default the center.
+
+        See `_set_center`.
+        """
+        self._set_center(x, self._factor_at(x if factored_at is None else factored_at))
+
+    def _set_center(self, x: np.ndarray, factor: TriangularFactor) -> None:
+        """Move the origin to the mode of the effects near a position.
 
         If the origin differs from the mode of an effect by δ, it differs by r δ for other scales,
         and r (`pymc_geodesic.gradients.partial_centering`) is large for large scales and effects
         with little data. Therefore one Newton step of the effects moves the position to the origin.
         The coordinates of wide log scales become normal scores.
         """
-        factor = self._factor_at(x)
+        self.center = origin = x.copy()
+        self.centering.set_factor(x, factor)
         value, step = self._evaluate(np.zeros(self._effects.size))
         step[self.others] = 0.0
-        origin = x
         if np.isfinite(step).all() and self._evaluate(step)[0] > value:
             origin = self.centering.to_position(step)
             self.centering.set_factor(origin, factor)
@@ -230,7 +242,7 @@ class SparseMetric:
         return points, np.array([known[point] for point in points])
 
     def _factor_at(self, x: np.ndarray) -> TriangularFactor:
-        """Factor the precision matrix at a position, which becomes the origin."""
+        """Factor the precision matrix at a position, which becomes the origin of the coordinates."""
         self._effects.refresh_data()
         self._effects.set_center(x)
         precision = self._effects.precision(x)
@@ -243,9 +255,9 @@ class SparseMetric:
         )
         self._bounded = np.union1d(self._effects.transformed, parameters)
         precision = precision + information
-        is_first = self.center is None
+        is_first = self.factored_at is None
         factor = triangular_factor(precision, self._groups, self.others, prior, logs=is_first)
-        self.center = x.copy()
+        self.factored_at = x.copy()
         self.centering.set_factor(x, factor)
         self._sizes = np.sqrt(np.maximum(precision.diagonal(), FACTORIZATION.smallest_precision))
         return factor
@@ -326,7 +338,7 @@ class SparseMetric:
         return np.array(scales, dtype=np.int64), np.reshape(slopes, (len(scales), n_entries))
 
     def find_center(self, x: np.ndarray) -> np.ndarray:
-        """Approximate the center of the posterior by Newton steps, from a position.
+        """Approximate the center of the posterior by quasi-Newton steps, from a position.
 
         Steps in effects and coefficients, for fixed scales and other transformed variables,
         alternate with steps to the mode of the marginal distribution of all coordinates that are
@@ -335,40 +347,41 @@ class SparseMetric:
         for several steps, since its computation takes longer than that of many gradients.
         """
         for _ in range(SETTINGS.n_rounds):
-            self._factor_at(x)
-            z, is_near = self._climb(self.centering.whiten(x), self._evaluate_at_scales)
-            if is_near:
-                origin = np.zeros(self._effects.size)
-                z, is_near = self._climb(origin, self._evaluate_without_effects)
-            x = self.centering.to_position(z)
-            if is_near:
+            before, factor = x, self._factor_at(x)
+            x, n_steps = self._climb(x, self._evaluate_at_scales)
+            if n_steps > SETTINGS.few_steps:
+                continue
+            self.centering.set_factor(x, factor)
+            x, n_steps = self._climb(x, self._evaluate_without_effects)
+            change = np.abs(x - before)[self._bounded].max(initial=0.0)
+            if n_steps < SETTINGS.max_steps and change <= SETTINGS.small_change:
                 break
-        self.set_center(x)
+        self._set_center(x, factor)
         return x
 
-    def _climb(self, z: np.ndarray, evaluate: Evaluate) -> tuple[np.ndarray, bool]:
-        """Make Newton steps with the present factor, until they are small.
+    def _climb(self, x: np.ndarray, evaluate: Evaluate) -> tuple[np.ndarray, int]:
+        """Make quasi-Newton steps with the present factor, until the gradient is small.
 
         Returns
         -------
-        z : ndarray
-        is_near : bool
-            Whether the first step was small, or no step increases the density.
+        x : ndarray
+        n_steps : int
         """
+        z, n_steps = self.centering.whiten(x), 0
         value, gradient = evaluate(z)
-        is_near = not _mean_square(gradient) >= SETTINGS.center_tolerance  # also if not finite
-        for k in range(SETTINGS.max_steps):
-            if not _mean_square(gradient) >= SETTINGS.small_step:
+        changes: list[tuple[np.ndarray, np.ndarray]] = []
+        while n_steps < SETTINGS.max_steps and _mean_square(gradient) >= SETTINGS.small_step:
+            step = self._bound_step(_bfgs_step(gradient, changes))
+            found = self._backtrack(z, value, step, evaluate)
+            if found is None:  # the position is a mode up to rounding
                 break
-            found = self._backtrack(z, value, self._bound_step(gradient), evaluate)
-            if found is None:
-                return z, is_near or k == 0
+            changes.append((found[0] - z, gradient - found[2]))
             z, value, gradient = found
-        return z, is_near
+            n_steps += 1
+        return self.centering.to_position(z), n_steps
 
-    def _bound_step(self, gradient: np.ndarray) -> np.ndarray:
-        """Newton step in whitened coordinates, with bounded changes of scales."""
-        step = gradient.copy()
+    def _bound_step(self, step: np.ndarray) -> np.ndarray:
+        """Bound the changes of scales."""
         bound = SETTINGS.max_change * self._sizes[self._bounded]
         step[self._bounded] = np.clip(step[self._bounded], -bound, bound)
         return step
@@ -422,6 +435,27 @@ class SparseMetric:
         evaluate(logp_grad.address, z, 0, logp_grad.context, output)
         logp_grad.raise_error()
         return float(output[-1]), output[:-1]
+
+
+def _bfgs_step(
+    gradient: np.ndarray, changes: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> np.ndarray:
+    """Step of the limited-memory BFGS method towards a maximum, in whitened coordinates.
+
+    Parameters
+    ----------
+    gradient : ndarray, shape (size,)
+    changes : sequence of (ndarray, ndarray)
+        Changes of position and negative gradient in previous steps.
+    """
+    step, weights = gradient.copy(), []
+    concave = [(dz, dg, dz @ dg) for dz, dg in changes if dz @ dg > 0.0]
+    for dz, dg, product in reversed(concave):
+        weights.append(dz @ step / product)
+        step -= weights[-1] * dg
+    for dz, dg, product in concave:
+        step += (weights.pop() - dg @ step / product) * dz
+    return step
 
 
 def _mean_square(gradient: np.ndarray) -> float:
@@ -564,7 +598,8 @@ class SparseTrajectories:
     def state(self) -> dict[str, Any]:
         """Center of the metric, and state of the adaptation in its coordinates."""
         return {
-            "center": None if self.metric.center is None else self.metric.center.copy(),
+            "center": copy(self.metric.center),
+            "factored_at": copy(self.metric.factored_at),
             "n_tune": self._n_tune,
             "n_draws": self._n_draws,
             "end": self._end,
@@ -579,5 +614,5 @@ class SparseTrajectories:
         self._n_draws, self._n_sum, self._end = state["n_draws"], state["n_sum"], state["end"]
         self._sum = state["sum"].copy()
         if state["center"] is not None:
-            self.metric.set_center(state["center"])
+            self.metric.set_center(state["center"], state["factored_at"])
         self.inner.state = state["inner"]
