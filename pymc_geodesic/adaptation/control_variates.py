@@ -192,6 +192,9 @@ class ControlVariateOrder:
         variances, sd = noise.variances, noise.sd
         self._use_second_order_of_pairs(z, stream)
         first, second = noise.differences_of_orders((1, 2), z, noise.n_trial_pairs, stream)
+        if not np.isfinite(second).all():
+            noise.gradient.order = 1
+            return first
         ratio = float(np.mean(second**2) / np.mean(first**2)) if first.any() else 1.0
         if is_measured:
             of_first, of_second = (variances, sd), (ratio * variances, ratio * sd)

@@ -20,6 +20,7 @@ from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.probe import differences_of_pairs
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.manifolds.product_flows import geodesic, project
+from pymc_geodesic.runtime.gradient_functions import NotFiniteError
 from pymc_geodesic.runtime.streams import fill_normal
 
 
@@ -337,7 +338,13 @@ class NoiseMeasurement:
     def differences_of_orders(
         self, orders: Sequence[int], z: np.ndarray, n_pairs: int, stream: np.ndarray
     ) -> np.ndarray:
-        """Differences with control variates of each order, for the same minibatches and points."""
+        """Differences with control variates of each order, for the same minibatches and points.
+
+        Raises
+        ------
+        NotFiniteError
+            If a gradient with control variates of the first of these orders is not finite.
+        """
         differences = np.empty((len(orders), n_pairs, self.size))
         order_before = self.gradient.order
         n_points = -(-n_pairs // SETTINGS.pairs_per_point)
@@ -351,6 +358,8 @@ class NoiseMeasurement:
                 self.gradient.order = order
                 self._evaluate_pairs(minibatches, points[chunk], differences[i, chunk])
         self.gradient.order = order_before
+        if not np.isfinite(differences[0]).all():
+            raise NotFiniteError("gradient of a minibatch", math.nan, np.empty(0))
         for of_order in differences:
             for point, difference in zip(points, of_order, strict=True):
                 project(self._product.blocks, point, difference)

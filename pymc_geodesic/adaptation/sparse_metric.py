@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from copy import copy
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -242,7 +242,7 @@ class SparseMetric:
         return points, np.array([known[point] for point in points])
 
     def _factor_at(self, x: np.ndarray) -> TriangularFactor:
-        """Factor the precision matrix at a position, which becomes the origin of the coordinates."""
+        """Factor the precision matrix at a position, which becomes the origin."""
         self._effects.refresh_data()
         self._effects.set_center(x)
         precision = self._effects.precision(x)

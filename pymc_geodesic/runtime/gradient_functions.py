@@ -165,6 +165,28 @@ def python_function(function: Callable[[Any, int, Any, Any], float]) -> Gradient
     return logp_grad
 
 
+class NotFiniteError(ArithmeticError):
+    """Error for a position, velocity, gradient or log-density that is not finite.
+
+    Parameters
+    ----------
+    what : str
+        Name of the quantity.
+    step_size : float
+        Step size of the draw; NaN if none has been chosen.
+    vector : ndarray, shape (size,)
+        Values of the quantity; the error message names the variables that are not finite.
+    at_start : bool
+        Whether it is not finite at the starting point of the chain, for every step size.
+    """
+
+    def __init__(
+        self, what: str, step_size: float, vector: np.ndarray, *, at_start: bool = False
+    ) -> None:
+        super().__init__(f"{what} is not finite")
+        self.what, self.step_size, self.vector, self.at_start = what, step_size, vector, at_start
+
+
 class GradientFunctionLike(Protocol):
     """A gradient function with its context and its errors."""
 

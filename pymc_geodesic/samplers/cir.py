@@ -34,8 +34,8 @@ from pymc_geodesic.kernels.counts import CountsAt, Prior, clip_small_values
 from pymc_geodesic.kernels.scir import scir
 from pymc_geodesic.kernels.sgrld import sgrld
 from pymc_geodesic.kernels.topic_updates import scir_words, sgrld_words
+from pymc_geodesic.runtime.gradient_functions import NotFiniteError
 from pymc_geodesic.runtime.variates import log_gamma
-from pymc_geodesic.samplers.sampler import NotFiniteError
 
 # --- inner steps --------------------------------------------------------------------------------
 

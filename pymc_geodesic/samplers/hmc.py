@@ -13,10 +13,9 @@ from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.kernels.gmc import Chains, Record
-from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.gradient_functions import NotFiniteError, evaluate
 from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import uniform
-from pymc_geodesic.samplers.sampler import NotFiniteError
 
 
 class HMCSampler:

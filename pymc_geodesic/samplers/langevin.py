@@ -19,11 +19,10 @@ from pymc_geodesic.kernels import gmc
 from pymc_geodesic.kernels.ahead_of_time import prepare
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
 from pymc_geodesic.monitoring.stationarity_monitors import StationarityMonitor
-from pymc_geodesic.runtime.gradient_functions import evaluate
+from pymc_geodesic.runtime.gradient_functions import NotFiniteError, evaluate
 from pymc_geodesic.runtime.numerics import all_finite
 from pymc_geodesic.runtime.streams import split_stream
 from pymc_geodesic.samplers.dynamics import Dynamics
-from pymc_geodesic.samplers.sampler import NotFiniteError
 
 EXPLORATION_STATS = {
     "temperature": 1.0,  # each transition draws a new velocity

@@ -32,8 +32,8 @@ from pymc_geodesic.minibatches.row_inputs import (
     shape_of,
 )
 from pymc_geodesic.monitoring.diagnosis import Diagnosis
+from pymc_geodesic.runtime.gradient_functions import NotFiniteError
 from pymc_geodesic.runtime.missing_values import missing_message
-from pymc_geodesic.samplers.sampler import NotFiniteError
 from pymc_geodesic.steps.packing import StartError
 from pymc_geodesic.steps.pymc_interface import (
     Model,
@@ -395,6 +395,14 @@ def divergence_error(
             "(initval=); model.debug() shows which term is not finite."
         )
         return SamplingError(see(message, "start"))
+    if math.isnan(error.step_size):
+        message = (
+            f"the {error.what} in {where or sampled} is not finite near the draws of the first "
+            f"phase of the warm-up of {name}, which ended at draw {draw}. Check the data for NaN "
+            "and for values at which the log-density is not differentiable, or use all rows: omit "
+            "batch_size=."
+        )
+        return SamplingError(see(message, "not-finite"))
     message = (
         f"{name} diverged at draw {draw}: {where or error.what} is not finite while sampling "
         f"{sampled} with step size {error.step_size:.3g}. Use a smaller step_size or more tuning "

@@ -27,9 +27,10 @@ from pymc_geodesic.manifolds import Manifold, Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchArguments, rows_as_containers
 from pymc_geodesic.minibatches.row_inputs import check_observed_minibatches
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
+from pymc_geodesic.runtime.gradient_functions import NotFiniteError
 from pymc_geodesic.runtime.streams import new_stream
 from pymc_geodesic.runtime.threads import limit_blas_threads
-from pymc_geodesic.samplers.sampler import NotFiniteError, Sampler
+from pymc_geodesic.samplers.sampler import Sampler
 from pymc_geodesic.steps.checks import (
     UNTUNED,
     StepsOfChain,

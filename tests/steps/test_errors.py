@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 from pymc.exceptions import SamplingError
 
@@ -490,6 +491,25 @@ def test_velocities_that_overflow():
         step = gSGNHT(step_size=10.0, friction=0.1, compile_kwargs=INTERPRETED)
     with pytest.raises(SamplingError, match=r"gSGNHT diverged .*: ('a'|velocity) is not finite"):
         sample(model, [step], draws=500, tune=0)
+
+
+@pytest.mark.parametrize("step_class", [SGGMC, SGLD])
+def test_rows_without_a_gradient_at_half_of_the_posterior(step_class):
+    """The sample of the rows, with which the warm-up begins, contains none of these ten rows."""
+    n = 20_000
+    limit = np.full(n, 50.0)
+    limit[:10] = 0.0
+
+    def logp(value, mean, limit):
+        return -0.5 * (value - mean) ** 2 + 1e-3 * pt.sqrt(limit - mean)
+
+    with pm.Model() as model:
+        limit, observed = pm.Data("limit", limit), pm.Data("observed", np.resize([-1.0, 1.0], n))
+        mean = pm.Normal("mean", initval=-1.0)
+        pm.CustomDist("y", mean, limit, logp=logp, observed=observed)
+        step = step_class(minibatch=["limit", "observed"], batch_size=100)
+    with pytest.raises(SamplingError, match="gradient of a minibatch in 'mean' is not finite"):
+        sample(model, [step], draws=10, tune=300)
 
 
 def test_no_model():
