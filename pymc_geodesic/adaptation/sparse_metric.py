@@ -373,7 +373,10 @@ class SparseMetric:
         while n_steps < SETTINGS.max_steps and _mean_square(gradient) >= SETTINGS.small_step:
             step = self._bound_step(_bfgs_step(gradient, changes))
             found = self._backtrack(z, value, step, evaluate)
-            if found is None:  # the position is a mode up to rounding
+            if found is None and changes:
+                changes.clear()  # along the gradient, the density increases unless it is at its mode
+                continue
+            if found is None:
                 break
             changes.append((found[0] - z, gradient - found[2]))
             z, value, gradient = found
