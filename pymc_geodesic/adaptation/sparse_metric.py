@@ -374,7 +374,7 @@ class SparseMetric:
             step = self._bound_step(_bfgs_step(gradient, changes))
             found = self._backtrack(z, value, step, evaluate)
             if found is None and changes:
-                changes.clear()  # along the gradient, the density increases unless it is at its mode
+                changes.clear()  # the next step is along the gradient
                 continue
             if found is None:
                 break
