@@ -366,6 +366,8 @@ class SparseMetric:
         -------
         x : ndarray
         n_steps : int
+            Number of steps; their maximum, too, if after some of them none increases the density,
+            so that the factor is no longer valid.
         """
         z, n_steps = self.centering.whiten(x), 0
         value, gradient = evaluate(z)
@@ -373,10 +375,8 @@ class SparseMetric:
         while n_steps < SETTINGS.max_steps and _mean_square(gradient) >= SETTINGS.small_step:
             step = self._bound_step(_bfgs_step(gradient, changes))
             found = self._backtrack(z, value, step, evaluate)
-            if found is None and changes:
-                changes.clear()  # the next step is along the gradient
-                continue
             if found is None:
+                n_steps = SETTINGS.max_steps if n_steps else 0
                 break
             changes.append((found[0] - z, gradient - found[2]))
             z, value, gradient = found
