@@ -82,7 +82,7 @@ class SparseMetricSettings:
     few_steps: int = 2
     small_change: float = 0.1
     max_change: float = 1.0
-    max_halvings: int = 10
+    max_halvings: int = 20
     small_step: float = 0.01
     shortest: int = 300
     share: float = 0.3

@@ -133,6 +133,28 @@ def test_scales_of_other_priors_stay_where_they_are(coefficients):
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("centered", [True, False])
+def test_center_far_from_the_initial_position(centered):
+    """Newton steps with the initial curvature overflow: counts are near 3,000, the rate is 1."""
+    rng = np.random.default_rng(1)
+    group = np.repeat(np.arange(25), 4)
+    counts = rng.poisson(np.exp(8.0 + 0.5 * rng.normal(size=25)[group]))
+    with pm.Model() as model:
+        mean, scale = pm.Normal("mean", 0.0, 20.0), pm.HalfNormal("scale", 2.0)
+        if centered:
+            log_rate = pm.Normal("e", mean, scale, shape=25)[group]
+        else:
+            log_rate = mean + scale * pm.Normal("e", shape=25)[group]
+        pm.Poisson("y", pm.math.exp(log_rate), observed=counts)
+    step = pg.GMC(model=model, metric="sparse")
+    for seed in range(4):
+        start = np.random.default_rng(seed).uniform(-1.0, 1.0, size=step.product.size)
+        with np.errstate(all="ignore"):
+            center = step.adaptation.metric.find_center(start)
+        assert center[step.product.slices["mean"]].item() == pytest.approx(8.0, abs=0.4)
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_residual_scale_of_effects_that_fit_all_rows():
     """Two effects fit the two rows of each person; the residuals have the sd 0.6."""
     rng = np.random.default_rng(1)
