@@ -30,11 +30,11 @@ class SparseMetricSettings:
     Attributes
     ----------
     n_rounds, max_steps : int
-        Maximum number of factorizations at the beginning of a chain, and of quasi-Newton steps with
-        one factor.
+        Maximum number of factorizations at the beginning of a chain, and of BFGS steps with one
+        factor.
     few_steps, small_change : int, float
         Number of steps to the mode of effects and coefficients, and change of transformed
-        variables, such as log scales, up to which a factor remains valid. Heuristic.
+        variables, such as log scales, up to which a factor is not computed again. Heuristic.
     max_change : float
         Bound on the change of transformed variables in one of these steps.
     max_halvings : int
@@ -338,7 +338,7 @@ class SparseMetric:
         return np.array(scales, dtype=np.int64), np.reshape(slopes, (len(scales), n_entries))
 
     def find_center(self, x: np.ndarray) -> np.ndarray:
-        """Approximate the center of the posterior by quasi-Newton steps, from a position.
+        """Approximate the center of the posterior by BFGS steps, from a position.
 
         Steps in effects and coefficients, for fixed scales and other transformed variables,
         alternate with steps to the mode of the marginal distribution of all coordinates that are
@@ -360,14 +360,14 @@ class SparseMetric:
         return x
 
     def _climb(self, x: np.ndarray, evaluate: Evaluate) -> tuple[np.ndarray, int]:
-        """Make quasi-Newton steps with the present factor, until the gradient is small.
+        """Make BFGS steps with the present factor, until the gradient is small.
 
         Returns
         -------
         x : ndarray
         n_steps : int
-            Number of steps; their maximum, too, if after some of them none increases the density,
-            so that the factor is no longer valid.
+            Number of steps. It is `SparseMetricSettings.max_steps` also if no step after the first
+            increases the density, since another factor is needed then.
         """
         z, n_steps = self.centering.whiten(x), 0
         value, gradient = evaluate(z)
