@@ -359,7 +359,7 @@ class NoiseMeasurement:
                 self._evaluate_pairs(minibatches, points[chunk], differences[i, chunk])
         self.gradient.order = order_before
         if not np.isfinite(differences[0]).all():
-            raise NotFiniteError("gradient of a minibatch", math.nan, np.empty(0))
+            raise NotFiniteError("gradient of a minibatch", None, np.empty(0))
         for of_order in differences:
             for point, difference in zip(points, of_order, strict=True):
                 project(self._product.blocks, point, difference)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -105,6 +105,23 @@ SETTINGS = SparseMetricSettings()
 
 Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """Log-density and gradient at coordinates z."""
+
+
+class _Climb(NamedTuple):
+    """Result of BFGS steps.
+
+    Attributes
+    ----------
+    position : ndarray
+    n_steps : int
+    failed : bool
+        Whether another factor is needed: no step after the first increases the density, or the
+        gradient is not small after the maximum number of steps.
+    """
+
+    position: np.ndarray
+    n_steps: int
+    failed: bool
 
 
 class SparseMetric:
@@ -348,40 +365,35 @@ class SparseMetric:
         """
         for _ in range(SETTINGS.n_rounds):
             before, factor = x, self._factor_at(x)
-            x, n_steps = self._climb(x, self._evaluate_at_scales)
-            if n_steps > SETTINGS.few_steps:
+            climb = self._climb(x, self._evaluate_at_scales)
+            x = climb.position
+            if climb.failed or climb.n_steps > SETTINGS.few_steps:
                 continue
             self.centering.set_factor(x, factor)
-            x, n_steps = self._climb(x, self._evaluate_without_effects)
+            climb = self._climb(x, self._evaluate_without_effects)
+            x = climb.position
             change = np.abs(x - before)[self._bounded].max(initial=0.0)
-            if n_steps < SETTINGS.max_steps and change <= SETTINGS.small_change:
+            if not climb.failed and change <= SETTINGS.small_change:
                 break
         self._set_center(x, factor)
         return x
 
-    def _climb(self, x: np.ndarray, evaluate: Evaluate) -> tuple[np.ndarray, int]:
-        """Make BFGS steps with the present factor, until the gradient is small.
-
-        Returns
-        -------
-        x : ndarray
-        n_steps : int
-            Number of steps. It is `SparseMetricSettings.max_steps` also if no step after the first
-            increases the density, since another factor is needed then.
-        """
-        z, n_steps = self.centering.whiten(x), 0
+    def _climb(self, x: np.ndarray, evaluate: Evaluate) -> _Climb:
+        """Make BFGS steps with the present factor, until the gradient is small."""
+        z = self.centering.whiten(x)
         value, gradient = evaluate(z)
         changes: list[tuple[np.ndarray, np.ndarray]] = []
-        while n_steps < SETTINGS.max_steps and _mean_square(gradient) >= SETTINGS.small_step:
+        failed = False
+        while not failed and _mean_square(gradient) >= SETTINGS.small_step:
             step = self._bound_step(_bfgs_step(gradient, changes))
             found = self._backtrack(z, value, step, evaluate)
             if found is None:
-                n_steps = SETTINGS.max_steps if n_steps else 0
+                failed = bool(changes)
                 break
             changes.append((found[0] - z, gradient - found[2]))
             z, value, gradient = found
-            n_steps += 1
-        return self.centering.to_position(z), n_steps
+            failed = len(changes) == SETTINGS.max_steps
+        return _Climb(self.centering.to_position(z), len(changes), failed)
 
     def _bound_step(self, step: np.ndarray) -> np.ndarray:
         """Bound the changes of scales."""

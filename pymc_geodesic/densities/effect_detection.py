@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -41,8 +40,6 @@ from pymc_geodesic.densities.rows_by_index import (
 from pymc_geodesic.densities.sufficient_statistics import NormalStatistics
 from pymc_geodesic.densities.variables import ManifoldVariable
 
-_log = logging.getLogger("pymc")
-
 _MOST_OTHERS = 300
 """Maximum number of coordinates that are not taken by an index: each costs a pass over the rows."""
 
@@ -50,12 +47,16 @@ _MOST_ZERO_SUM = 2000
 """Maximum number of entries of effects that sum to zero: their factor is dense."""
 
 
+class NoEffectsError(ValueError):
+    """Reason why a model has no effects for a sparse metric."""
+
+
 def find_effects(
     model: Model,
     variables: Sequence[ManifoldVariable],
     compile_kwargs: Mapping[str, Any] | None,
     statistics: Sequence[NormalStatistics] = (),
-) -> GroupEffects | None:
+) -> GroupEffects:
     """Find the group effects of a model.
 
     Parameters
@@ -68,24 +69,29 @@ def find_effects(
     statistics : list of NormalStatistics
         Sufficient statistics that replace rows of observations.
 
-    Returns
-    -------
-    GroupEffects or None
-        None if there are no effects, if a variable is on another manifold than a Euclidean space
-        or is sampled by another step, if more than 300 coordinates are not taken by an index, or
-        if the second derivatives of the log-density cannot be evaluated at the initial point.
+    Raises
+    ------
+    NoEffectsError
+        If there are no effects, if a variable is on another manifold than a Euclidean space or is
+        sampled by another step, if more than 300 coordinates are not taken by an index, or if the
+        second derivatives of the log-density cannot be evaluated at the initial point.
     """
-    if len(variables) < len(model.free_RVs) or not all(
-        v.manifold.is_flat and not v.on_manifold and not v.is_angle for v in variables
-    ):
-        return None
+    _check_variables(model, variables)
     fixed = with_fixed_shapes(model)
     variables = [v.in_model(fixed) for v in variables]
     found = _find_variables(fixed, variables)
+    if not found.effects:
+        raise NoEffectsError(
+            "no variable with a normal prior is used by an index, as in effect[group], or is a "
+            "vector with an unknown scale"
+        )
     by_index = {each.variable.name for each in found.effects[: found.n_by_index]}
-    n_others = sum(int(np.prod(v.value_shape)) for v in variables if v.name not in by_index)
-    if not found.effects or n_others > _MOST_OTHERS:
-        return None
+    sizes = {v.name: math.prod(v.value_shape) for v in variables if v.name not in by_index}
+    if sum(sizes.values()) > _MOST_OTHERS:
+        raise NoEffectsError(
+            f"more than {_MOST_OTHERS} coordinates are not used by an index, as in effect[group], "
+            f"most of them in {max(sizes, key=lambda name: sizes[name])!r}"
+        )
     try:
         by_name = {each.name: each for each in statistics}
         effects = GroupEffects(found, variables, by_name, compile_kwargs)
@@ -98,14 +104,49 @@ def find_effects(
         TypeError,
         ValueError,
     ) as error:
-        _log.info(
-            "the effects %s are sampled without a sparse metric, which needs second derivatives "
-            "of the log-likelihood (%s)",
-            ", ".join(sorted(each.variable.name for each in found.effects)),
-            str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else type(error).__name__,
-        )
-        return None
+        reason = str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else ""
+        raise NoEffectsError(
+            "the log-likelihood has no second derivatives with respect to the effects "
+            f"({reason or type(error).__name__})"
+        ) from error
     return effects
+
+
+def names_with_unknown_scale(model: Model) -> list[str]:
+    """Names of vectors and matrices whose prior has a scale that depends on other variables.
+
+    The prior is normal or any other on the real numbers.
+    """
+    free = set(model.free_RVs)
+    return [
+        v.name
+        for v in model.free_RVs
+        if v.type.ndim
+        and v.owner is not None
+        and model.rvs_to_transforms[v] is None
+        and not free.isdisjoint(ancestors(scale_parameters(v)))
+    ]
+
+
+def _check_variables(model: Model, variables: Sequence[ManifoldVariable]) -> None:
+    """Check that one step samples all variables, which are Euclidean.
+
+    Raises
+    ------
+    NoEffectsError
+    """
+    own = {v.name for v in variables}
+    others = [rv.name for rv in model.free_RVs if rv.name not in own]
+    if others:
+        raise NoEffectsError(
+            f"another step samples {', '.join(map(repr, others))}; let one step sample all "
+            "variables"
+        )
+    for v in variables:
+        if not v.manifold.is_flat or v.on_manifold:
+            raise NoEffectsError(f"{v.name!r} is not a Euclidean variable")
+        if v.is_angle:
+            raise NoEffectsError(f"{v.name!r} is an angle")
 
 
 def _find_variables(model: Model, variables: Sequence[ManifoldVariable]) -> FoundEffects:
@@ -170,7 +211,7 @@ def _coefficients(
             uses = [graph for rv, graph in terms.items() if rv is not own.rv]
             size = math.prod(own.shape)
             scale = positive_scale(factors_of(own.value, uses), size)
-        is_centered = not set(model.free_RVs).isdisjoint(ancestors(scale_parameters(own)))
+        is_centered = not set(model.free_RVs).isdisjoint(ancestors(scale_parameters(own.rv)))
         if is_centered or scale is not None:
             found.append(GroupVariable(own, own.value))
             scales.append(scale)

@@ -48,7 +48,10 @@ def with_fixed_shapes(model: Model) -> Model:
     }
     variables = [*model.basic_RVs, *model.potentials]
     fixed = dict(zip(variables, rebuild_graphs(variables, lengths), strict=True))
-    return model_with(model, fixed | dict.fromkeys(values), model.data_vars)
+    shapes = model.eval_rv_shapes()
+    for value in values:  # variables that PyMC defines by a graph, as HalfCauchy, have no lengths
+        fixed[value] = value.type.clone(shape=shapes[value.name])(value.name)
+    return model_with(model, fixed, model.data_vars)
 
 
 def is_zero_sum(variable: ManifoldVariable) -> bool:
@@ -183,16 +186,15 @@ def prior_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
     return list(variable.rv.owner.op.dist_params(variable.rv.owner))
 
 
-def is_normal(variable: ManifoldVariable) -> bool:
-    """Whether the prior is normal, with or without correlations."""
-    return isinstance(variable.rv.owner.op, NormalRV | MvNormalRV)
+def is_normal(rv: TensorVariable) -> bool:
+    """Whether a prior is normal, with or without correlations."""
+    return isinstance(rv.owner.op, NormalRV | MvNormalRV)
 
 
-def scale_parameters(variable: ManifoldVariable) -> list[TensorVariable]:
-    """Return all parameters of the prior, without the mean of a normal prior."""
-    if is_normal(variable):
-        return prior_parameters(variable)[1:]
-    return list(variable.rv.owner.inputs)
+def scale_parameters(rv: TensorVariable) -> list[TensorVariable]:
+    """Return all parameters of a prior, without the mean of a normal prior."""
+    node = rv.owner
+    return list(node.op.dist_params(node))[1:] if is_normal(rv) else list(node.inputs)
 
 
 def is_correlated(variable: ManifoldVariable) -> bool:

@@ -225,9 +225,9 @@ class GroupEffects:
         is_transformed = {v: self._model.rvs_to_transforms[self._model[v.name]] for v in others}
         for v in others:
             if not is_transformed[v]:
-                inputs = set(ancestors(scale_parameters(v)))
+                inputs = set(ancestors(scale_parameters(v.rv)))
                 of_any |= inputs
-                of_normal |= inputs if is_normal(v) else set()
+                of_normal |= inputs if is_normal(v.rv) else set()
         return self._coordinates_of(
             [v for v in others if v.rv in of_normal or (v.rv in of_any and is_transformed[v])]
         )
@@ -364,9 +364,12 @@ class GroupEffects:
         return unoptimized_function(inputs, self._graphs.in_variables(products))
 
     def _compiled(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> Any:
-        # compiled functions are kept on disk only if long constants are no part of them
+        # compiled functions are kept on disk only if long constants are no part of them, for other
+        # data too if only the axes of length one are part of their type
         shared = {
-            each: pytensor.shared(each.data, borrow=True)
+            each: pytensor.shared(
+                each.data, borrow=True, shape=[1 if n == 1 else None for n in each.type.shape]
+            )
             for each in graph_inputs(list(outputs))
             if isinstance(each, Constant) and np.size(each.data) > MAX_CONSTANT_SIZE
         }

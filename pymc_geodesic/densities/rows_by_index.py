@@ -208,7 +208,8 @@ def taken_by_index(node: Any) -> Taken | None:
     """Parts of ``x[i]``, ``x[i, k]``, ``x[k, i]``, ``x[:, i]`` or ``x[i, j]``."""
     if not isinstance(node.op, AdvancedSubtensor):
         return None
-    source, *indices = node.inputs  # i and j are vectors of integers
+    source, *indices = node.inputs  # i and j are vectors of integers, or constant masks
+    indices = [_positions(each) for each in indices]
     vectors = [each for each in indices if each.type.ndim == 1]
     numbers = tuple(each for each in indices if each.type.ndim == 0)
     if not all(each.type.dtype.startswith(("int", "uint")) for each in vectors):
@@ -224,6 +225,12 @@ def taken_by_index(node: Any) -> Taken | None:
     if source.type.ndim == 2 and node.op.idx_list in ((0, 1), (slice(None), 0)):
         return Taken(transposed(source), vectors[0], numbers, is_transposed=not numbers)
     return None
+
+
+def _positions(index: TensorVariable) -> TensorVariable:
+    """Return the positions that a constant mask selects, such as that of missing observations."""
+    is_mask = isinstance(index, Constant) and index.type.ndim == 1 and index.type.dtype == "bool"
+    return pt.constant(np.flatnonzero(index.data)) if is_mask else index
 
 
 def _is_transpose(node: Any) -> bool:

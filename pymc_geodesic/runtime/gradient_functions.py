@@ -172,8 +172,8 @@ class NotFiniteError(ArithmeticError):
     ----------
     what : str
         Name of the quantity.
-    step_size : float
-        Step size of the draw; NaN if none has been chosen.
+    step_size : float, optional
+        Step size of the draw; None if none has been chosen.
     vector : ndarray, shape (size,)
         Values of the quantity; the error message names the variables that are not finite.
     at_start : bool
@@ -181,7 +181,7 @@ class NotFiniteError(ArithmeticError):
     """
 
     def __init__(
-        self, what: str, step_size: float, vector: np.ndarray, *, at_start: bool = False
+        self, what: str, step_size: float | None, vector: np.ndarray, *, at_start: bool = False
     ) -> None:
         super().__init__(f"{what} is not finite")
         self.what, self.step_size, self.vector, self.at_start = what, step_size, vector, at_start

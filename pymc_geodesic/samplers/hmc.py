@@ -86,7 +86,7 @@ class HMCSampler:
         self._current[:] = math.nan
         self._position = None
         if not all_finite(gradient):
-            raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
+            raise NotFiniteError("gradient", None, gradient, at_start=True)
 
     def set_others(self, point: Mapping[str, np.ndarray]) -> None:
         """Do nothing: the gradient estimate stores the values of other variables."""
@@ -198,7 +198,7 @@ class HMCSampler:
     def _check_start(self) -> None:
         """Raise an error if the log-density is not finite at the starting point."""
         if not math.isfinite(self._log_density_at(self.z)):
-            raise NotFiniteError("log-density", math.nan, np.empty(0), at_start=True)
+            raise NotFiniteError("log-density", None, np.empty(0), at_start=True)
 
     @property
     def state(self) -> dict[str, Any]:

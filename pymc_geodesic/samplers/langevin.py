@@ -217,7 +217,7 @@ class LangevinSampler:
             for minibatch in proposal.minibatches:
                 gradient = self.estimator.gradient_at(x, int(minibatch))
                 if not all_finite(gradient):
-                    raise NotFiniteError("gradient", math.nan, gradient, at_start=True)
+                    raise NotFiniteError("gradient", None, gradient, at_start=True)
         if not may_undo or self._n_successive_excursions >= MAX_EXCURSIONS:
             what = "velocity" if all_finite(chain.z) else "position"
             raise NotFiniteError(what, proposal.parameters.step_size, chain.z)

@@ -395,7 +395,7 @@ def divergence_error(
             "(initval=); model.debug() shows which term is not finite."
         )
         return SamplingError(see(message, "start"))
-    if math.isnan(error.step_size):
+    if error.step_size is None:
         message = (
             f"the {error.what} in {where or sampled} is not finite near the draws of the first "
             f"phase of the warm-up of {name}, which ended at draw {draw}. Check the data for NaN "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,13 +10,19 @@ import numpy as np
 
 from pymc_geodesic.adaptation.sparse_metric import SparseMetric, SparseTrajectories
 from pymc_geodesic.adaptation.whitened_trajectories import WhitenedTrajectories
-from pymc_geodesic.densities.effect_detection import find_effects
+from pymc_geodesic.densities.effect_detection import (
+    NoEffectsError,
+    find_effects,
+    names_with_unknown_scale,
+)
 from pymc_geodesic.densities.group_effects import GroupEffects
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
 from pymc_geodesic.gradients.partial_centering import PartialCentering
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.steps.step import GeodesicStep
+
+_log = logging.getLogger("pymc")
 
 
 def find_group_effects(
@@ -49,18 +56,18 @@ def find_group_effects(
             'metric="sparse" needs gradients over all rows, because its change of coordinates '
             'costs about as much as one of them. Omit batch_size=, or use metric="auto"'
         )
-    effects = find_effects(step.model, step.variables, compile_kwargs, estimator.statistics)
-    if metric == "auto":
-        return effects if effects is not None and effects.are_hierarchical else None
-    if effects is None:
-        raise ValueError(
-            'metric="sparse" needs group effects: normal variables that the rows of the '
-            "observations use by an index, as in effect[group], or vectors with a normal prior "
-            "of unknown scale, in a model of Euclidean variables that one step samples, with at "
-            "most 300 coordinates that are not used by an index. "
-            'Use metric="auto" for this model'
-        )
-    return effects
+    try:
+        effects = find_effects(step.model, step.variables, compile_kwargs, estimator.statistics)
+    except NoEffectsError as error:
+        if metric == "sparse":
+            raise ValueError(
+                f'metric="sparse" needs group effects: {error}. Use metric="auto" for this model'
+            ) from error
+        if names := names_with_unknown_scale(step.model):
+            sampler, effects_of_model = type(step).__name__, ", ".join(names)
+            _log.info(f"{sampler}: no partial centering of {effects_of_model}: {error}")
+        return None
+    return effects if metric == "sparse" or effects.are_hierarchical else None
 
 
 def sparse_trajectories(

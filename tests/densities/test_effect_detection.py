@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_geodesic as pg
-from pymc_geodesic.densities.effect_detection import find_effects
+from pymc_geodesic.densities.effect_detection import NoEffectsError, find_effects
 from pymc_geodesic.densities.variables import manifold_variables
 from tests.grids import by_default
 from tests.steps.hierarchies import CLASS, COVARIATES, GROUP, ITEM, RNG, X, Y, cholesky
@@ -24,7 +24,7 @@ def precision_of(mean, shape=(7, 2)):
         mean = mean(pm.Normal("z", shape=shape), cholesky(), scale)
         pm.Normal("y", pm.Normal("b") + mean, 1.0, observed=Y)
     effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
-    return None if effects is None else effects.precision(np.linspace(-1.0, 1.0, 20)).toarray()
+    return effects.precision(np.linspace(-1.0, 1.0, 20)).toarray()
 
 
 FORMS = {
@@ -75,7 +75,8 @@ def test_scales_of_columns():
     ids=["upper triangular", "symmetric", "constant", "another use", "vector"],
 )
 def test_other_products_are_not_effects(mean):
-    assert precision_of(mean) is None
+    with pytest.raises(NoEffectsError, match="no variable with a normal prior"):
+        precision_of(mean)
 
 
 PAIRS = {
@@ -167,6 +168,36 @@ FACTORS = {
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("distribution", ["HalfNormal", "HalfCauchy", "Weibull"])
+@pytest.mark.parametrize("size", [{"shape": 3}, {"dims": "covariate"}])
+def test_scales_of_all_distributions(distribution, size):
+    """PyMC knows the lengths of dims for some distributions only when they are evaluated."""
+    parameters = {"HalfNormal": [1.0], "HalfCauchy": [1.0], "Weibull": [1.5, 1.0]}[distribution]
+    with pm.Model(coords={"covariate": range(3)}) as model:
+        local = getattr(pm, distribution)("local", *parameters, **size)
+        mean = COVARIATES @ (local * pm.Normal("z", **size))
+        pm.Normal("y", mean, 1.0, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    assert effects.is_offset.tolist() == [True, True, True]
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_missing_observations_are_effects_of_the_mean():
+    y = Y.copy()
+    y[:5] = np.nan
+    with pm.Model() as model, pytest.warns(UserWarning, match="imputed"):
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.Normal("y", a[GROUP], 0.5, observed=y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    rows = np.eye(7)[GROUP]
+    # of a and the missing observations, at a scale of one
+    design = np.block([[rows[5:], np.zeros((len(Y) - 5, 5))], [-rows[:5], np.eye(5)]])
+    expected = 4.0 * design.T @ design + np.diag([1.0] * 7 + [0.0] * 5)
+    precision = effects.precision(np.zeros(13)).toarray()
+    np.testing.assert_allclose(precision[1:, 1:], expected, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("form", FACTORS)
 def test_forms_of_offsets_of_coefficients(form):
     """Precision and scale do not depend on how coefficients are written."""
@@ -198,7 +229,8 @@ def test_other_vectors_are_no_effects(mean):
     with pm.Model() as model:
         tau, loading = pm.HalfNormal("tau"), pm.Normal("loading")
         pm.Normal("y", mean(pm.Normal("z", shape=3), tau, loading), 1.0, observed=Y)
-    assert find_effects(model, manifold_variables(model, None, None), INTERPRETED) is None
+    with pytest.raises(NoEffectsError, match="no variable with a normal prior"):
+        find_effects(model, manifold_variables(model, None, None), INTERPRETED)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -214,6 +246,12 @@ def test_other_vectors_are_no_effects(mean):
                 "y", p=pm.math.softmax(pt.stack([a, 0.5 * a, 0.0 * a], 1), 1), observed=CLASS
             ),
             id="categorical",
+        ),
+        pytest.param(
+            lambda a: pm.OrderedLogistic(
+                "y", eta=a + X * pm.Normal("b"), cutpoints=[-1.0, 1.0], observed=CLASS
+            ),
+            id="ordered with a covariate",
         ),
         pytest.param(
             lambda a: pm.Potential("y", -0.5 * pt.sum((Y - a) ** 2)), id="potential of all rows"
@@ -288,7 +326,7 @@ def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(caplog):
         pm.VonMises("y", a[GROUP], pm.HalfNormal("kappa", 5.0), observed=Y % np.pi)
         with caplog.at_level("INFO", "pymc"):
             assert "sparse" not in repr(pg.GMC().adaptation)
-    assert "a are sampled without a sparse metric" in caplog.text
+    assert "no partial centering of a" in caplog.text
 
 
 def test_means_of_other_priors_are_no_scales():
