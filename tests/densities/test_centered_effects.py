@@ -60,9 +60,10 @@ def random_point(model):
 
 
 @pytest.mark.parametrize(
-    ("make", "names"), [(crossed, "ab"), (slopes, "z"), (nested_scale, "zu"), (length_of_data, "z")],
+    ("make", "names"),
+    [(crossed, "ab"), (slopes, "z"), (nested_scale, "zu"), (length_of_data, "z")],
     ids=lambda each: getattr(each, "__name__", ""),
-)  # fmt: skip
+)
 def test_density_is_that_of_the_model_times_the_jacobian(make, names):
     model = make()
     copy, effects = with_centered_effects(model)

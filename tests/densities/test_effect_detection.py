@@ -185,9 +185,10 @@ def test_scales_of_all_distributions(distribution, size):
 def test_missing_observations_are_effects_of_the_mean():
     y = Y.copy()
     y[:5] = np.nan
-    with pm.Model() as model, pytest.warns(UserWarning, match="imputed"):
+    with pm.Model() as model:
         a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
-        pm.Normal("y", a[GROUP], 0.5, observed=y)
+        with pytest.warns(UserWarning, match="imputed"):
+            pm.Normal("y", a[GROUP], 0.5, observed=y)
     effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
     rows = np.eye(7)[GROUP]
     # of a and the missing observations, at a scale of one
