@@ -94,6 +94,12 @@ def count_entries(density: Density, n_rows: int) -> int | None:
     of_rows = [term for term in density.normal_terms if term.position < n_terms]
     if n_rows < _MIN_ROWS or len(of_rows) < n_terms:
         return None
+    rows = {row.block: row.data for row in density.rows}
+
+    def are_equal(index: TensorVariable, other: TensorVariable) -> bool:
+        both = rows.keys() >= {index, other}  # a model has a constant for each use of an array
+        return index is other or (both and np.array_equal(rows[index], rows[other]))
+
     for term in of_rows:
         try:
             parts = _linear_predictor(density, term).parts
@@ -101,7 +107,7 @@ def count_entries(density: Density, n_rows: int) -> int | None:
             return None
         groups = [(part.size, part.index) for part in parts if part.index is not None]
         n_dense = sum(part.size for part in parts if part.index is None)
-        size = StatisticsSize.of(n_rows, groups, n_dense, operator.is_)
+        size = StatisticsSize.of(n_rows, groups, n_dense, are_equal)
         if not size.saves_time:
             return None
         n_entries += size.n_entries

@@ -100,6 +100,20 @@ def test_all_rows_are_cheaper_with_small_groups(caplog):
     assert made(groups(5_000, 1_000), batch_size=100).adaptation.cost.ratio < 1.5
 
 
+def test_two_effects_with_one_index_have_few_statistics(caplog):
+    """An index that is used twice is two constants of the model."""
+    rng = np.random.default_rng(1)
+    group, x = rng.integers(0, 300, 60_000), rng.normal(size=60_000)
+    with pm.Model() as model:
+        effect = pm.Normal("effect", 0.0, pm.HalfNormal("sd"), shape=300)
+        slope = pm.Normal("slope", 0.0, pm.HalfNormal("slope_sd"), shape=300)
+        pm.Normal("y", effect[group] + slope[group] * x, observed=rng.normal(size=60_000))
+    step = made(model, batch_size=1_000)
+    assert step.estimator.count_statistics() == 600 + 300
+    (message,) = advice_of(caplog)
+    assert "Use GMC, for which sufficient statistics replace the rows" in message
+
+
 @pytest.mark.slow
 def test_number_of_gradients_per_draw_is_the_expected_one():
     model = groups(20_000, 20)
