@@ -68,7 +68,8 @@ class TrajectorySettings:
         Minimum number of draws of a window that shows that the metric fits new draws.
     draws_per_coordinate : float
         Number of draws that are kept of the last window, per coordinate, below which a dense metric
-        is the inverse curvature at its origin.
+        is the inverse curvature at its origin. If the draws of an exploration fit the metric before
+        them, that one is kept where its residual is smaller or the log-density is not concave.
     min_curvature : float
         Minimum ratio of the smallest to the largest curvature, in the previous metric.
     split_rejections : float
@@ -194,6 +195,12 @@ def factor_by_curvature(
     if values[0] <= SETTINGS.min_curvature * values[-1]:
         return None
     return directions.T @ (vectors / np.sqrt(values))
+
+
+def _fits_better(metric: Metric, other: Metric, x: np.ndarray, gradients: np.ndarray) -> bool:
+    """Whether the mean square residual of draws is smaller in a metric than in another one."""
+    residuals = [mean_square_residual(each, x, gradients).sum() for each in (metric, other)]
+    return bool(residuals[0] < residuals[1])
 
 
 class WhitenedTrajectories:
@@ -491,6 +498,11 @@ class WhitenedTrajectories:
             n_evaluations = 2 * d
             if factor is not None:
                 metric = centered_metric(replace(metric, factor=factor), positions, gradients)
+            if self.fits_new_draws:
+                # neither metric was estimated from these draws
+                before = centered_metric(self.gradient.metric, positions, gradients)
+                if factor is None or not _fits_better(metric, before, positions, gradients):
+                    metric = before
         self.set_metric(metric)
         # an exploration splits by new draws only, since a dense metric fits few draws exactly
         if not self._only_explores:

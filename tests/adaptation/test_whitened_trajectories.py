@@ -1,5 +1,6 @@
 """Adaptation of Hamiltonian trajectories, and splitting of the Hamiltonian."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -7,6 +8,7 @@ import pymc as pm
 import pytest
 
 import pymc_geodesic as pg
+from pymc_geodesic.adaptation import whitened_trajectories
 from pymc_geodesic.adaptation.whitened_trajectories import SETTINGS, WhitenedTrajectories
 from pymc_geodesic.densities.compilation import CompiledGradient
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
@@ -127,3 +129,29 @@ def test_a_restored_chain_continues_with_the_same_integrator():
     other = make_sampler(normal)
     other.state = state
     assert [other.draw(tune=False)["energy"] for _ in range(5)] == expected
+
+
+@pytest.mark.parametrize("stretch", [None, 1.0, 20.0])
+def test_few_draws_of_an_exploration_choose_between_curvature_and_previous_metric(
+    monkeypatch, stretch
+):
+    """A curvature at the origin that is tiny, or not positive, is no metric for the posterior."""
+    monkeypatch.setattr(
+        whitened_trajectories, "SETTINGS", replace(SETTINGS, draws_per_coordinate=100.0)
+    )
+    curvature = np.diag(SCALES)
+    if stretch is not None:
+        curvature[0] *= stretch
+    monkeypatch.setattr(
+        whitened_trajectories,
+        "factor_by_curvature",
+        lambda *_: None if stretch is None else curvature.copy(),
+    )
+    sampler = make_sampler(normal, only_explores=True)
+    sampler.initialize(new_stream(np.random.default_rng(1)), 200, 0)
+    sampler.start(np.full(SIZE, 0.5))
+    adaptation = sampler.adaptation
+    while not adaptation.fits_new_draws:
+        sampler.draw(tune=True)
+    factor = adaptation.gradient.metric.factor
+    np.testing.assert_allclose(factor @ factor.T, np.diag(SCALES**2), rtol=1e-2, atol=1e-2)
