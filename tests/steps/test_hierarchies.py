@@ -425,6 +425,24 @@ def test_sparse_needs_effects():
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    ("prior", "names", "reason"),
+    [
+        (pm.StudentT, None, "no variable with a normal prior"),
+        (pm.Normal, ["a"], "another step samples 'scale'; let one step sample all variables"),
+    ],
+)
+def test_log_says_why_effects_are_not_partially_centered(prior, names, reason, caplog):
+    parameters = {"nu": 4.0} if prior is pm.StudentT else {}
+    with pm.Model() as model, caplog.at_level("INFO", "pymc"):
+        a = prior("a", mu=0.0, sigma=pm.HalfNormal("scale"), shape=7, **parameters)
+        pm.Normal("y", a[GROUP], 1.0, observed=Y)
+        step = pg.GMC(names and [model[name] for name in names])
+    assert "sparse" not in repr(step.adaptation)
+    assert f"GMC: no partial centering of a: {reason}" in caplog.text
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_sparse_needs_all_rows():
     with MODELS["crossed"]():
         with pytest.raises(ValueError, match="needs gradients over all rows"):
