@@ -71,6 +71,12 @@ class BatchSums:
     squares: np.ndarray
 
 
+REMEDY = (
+    "Omit step_size, n_steps and other arguments of the dynamics if they are set, so that they are "
+    "adapted; otherwise use more draws, {minibatches} or GMC."
+)
+
+
 class EffectiveSizeMonitor(DrawMonitor):
     r"""Effective sample size of a chain by the means of batches.
 
@@ -110,10 +116,7 @@ class EffectiveSizeMonitor(DrawMonitor):
         product: Product,
         angles: Collection[str] = (),
         *,
-        remedy: str = (
-            "Omit step_size, n_steps and other arguments of the dynamics if they are set, so that "
-            "they are adapted; otherwise use more draws, {minibatches} or GMC."
-        ),
+        remedy: str = REMEDY,
     ) -> None:
         n = min(SETTINGS.max_coordinates, product.size)
         self._coordinates = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))

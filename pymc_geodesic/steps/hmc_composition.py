@@ -169,7 +169,9 @@ def trajectory_monitors(
     if frames and sampler.adaptation.whitens:
         names = ", ".join(f"{name!r}: pg.manifolds.Euclidean" for name in frames)
         remedy = f"Take more draws, or use manifolds={{{names}}}, which whitens frames."
-    size = EffectiveSizeMonitor(step.product, angles_of(step.variables), remedy=remedy)
+    size = EffectiveSizeMonitor(
+        step.product, angles_of(step.variables), remedy=step.remedy_of_slow_mixing(remedy)
+    )
     monitors: list[DrawMonitor] = [acceptance, size]
     # causes before consequences, because only the first diagnosis is reported
     diagnose_functions: list[Diagnose] = [

@@ -48,7 +48,7 @@ from pymc_geodesic.integrators import EXACT, PAPER
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.from_arguments import MinibatchNoise
 from pymc_geodesic.monitoring.diagnosis import Diagnose, Diagnosis, DrawMonitor
-from pymc_geodesic.monitoring.effective_size import EffectiveSizeMonitor
+from pymc_geodesic.monitoring.effective_size import REMEDY, EffectiveSizeMonitor
 from pymc_geodesic.monitoring.kinetic_temperature import TemperatureMonitor
 from pymc_geodesic.monitoring.stationarity_monitors import (
     FixedParameterMonitor,
@@ -386,7 +386,9 @@ def langevin_monitors(
 ) -> tuple[Sequence[DrawMonitor], Sequence[Diagnose]]:
     """Create the monitors, and list the diagnose functions in the order of their reports."""
     adaptation = sampler.adaptation
-    size = EffectiveSizeMonitor(step.product, angles_of(step.variables))
+    size = EffectiveSizeMonitor(
+        step.product, angles_of(step.variables), remedy=step.remedy_of_slow_mixing(REMEDY)
+    )
     monitors: list[DrawMonitor] = [size] if temperature is None else [temperature, size]
     is_sparse = isinstance(adaptation, WhitenedAdaptation) and adaptation.has_sparse_metric
     scales = None if is_sparse else effect_scale_monitor(step)

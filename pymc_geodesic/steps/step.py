@@ -352,6 +352,12 @@ class GeodesicStep(BlockedStep):
         """Whether the step samples all free variables of the model."""
         return len(self.model.free_RVs) == len(self.variables) + len(self.local)
 
+    def remedy_of_slow_mixing(self, remedy: str) -> str:
+        """Precede a remedy by that of a step that does not sample all variables."""
+        if self.samples_all:
+            return remedy
+        return f"Let one step sample all variables, if it can. {remedy}"
+
     def _set_up_local_stats(self) -> None:
         """Add the acceptance rate of local variables to the stats; increase the default tune."""
         self.default_tune_steps = LOCAL_TUNE_STEPS

@@ -245,8 +245,7 @@ def test_one_short_chain_warns(step_class):
         pm.Normal("x", 0.0, 1.0, shape=2)
         pm.Normal("wide", 0.0, 1000.0)
     kwargs = {"friction": 1.0} if step_class is SGGMC else {}
-    for h, warns in ((0.02, True), (0.8, False)):
-        names = None if warns else ["x"]
+    for names, h, warns in ((None, 0.02, True), (["wide"], 0.02, True), (["x"], 0.8, False)):
         with model:
             step = step_class(names, step_size=h, n_steps=20, **kwargs, compile_kwargs=INTERPRETED)
         point = run_steps(step, start(model, step, tune=1, draws=250), 1)[0][-1]
@@ -258,6 +257,7 @@ def test_one_short_chain_warns(step_class):
         if warns:
             assert "effective sample size of '" in warning.message
             assert "more draws" in warning.message
+            assert ("Let one step sample all variables" in warning.message) == (names is not None)
 
 
 def test_remedy_of_slow_frames_whitens_them():
