@@ -321,7 +321,7 @@ class Manifold(ABC):
         if not np.all(np.isfinite(x)):
             raise ValueError(
                 f"{name} has {np.count_nonzero(~np.isfinite(x))} values that are NaN or infinite. "
-                f"Set an initial value of {name} within the support of its distribution."
+                f"Set a finite initial value of {name}, within the support of its distribution."
             )
         off = np.count_nonzero(~self.contains(x))
         if off:
