@@ -107,7 +107,7 @@ Evaluate = Callable[[np.ndarray], tuple[float, np.ndarray]]
 """Log-density and gradient at coordinates z."""
 
 
-class _Climb(NamedTuple):
+class _Ascent(NamedTuple):
     """Result of BFGS steps.
 
     Attributes
@@ -365,20 +365,20 @@ class SparseMetric:
         """
         for _ in range(SETTINGS.n_rounds):
             before, factor = x, self._factor_at(x)
-            climb = self._climb(x, self._evaluate_at_scales)
-            x = climb.position
-            if climb.failed or climb.n_steps > SETTINGS.few_steps:
+            ascent = self._ascend(x, self._evaluate_at_scales)
+            x = ascent.position
+            if ascent.failed or ascent.n_steps > SETTINGS.few_steps:
                 continue
             self.centering.set_factor(x, factor)
-            climb = self._climb(x, self._evaluate_without_effects)
-            x = climb.position
+            ascent = self._ascend(x, self._evaluate_without_effects)
+            x = ascent.position
             change = np.abs(x - before)[self._bounded].max(initial=0.0)
-            if not climb.failed and change <= SETTINGS.small_change:
+            if not ascent.failed and change <= SETTINGS.small_change:
                 break
         self._set_center(x, factor)
         return x
 
-    def _climb(self, x: np.ndarray, evaluate: Evaluate) -> _Climb:
+    def _ascend(self, x: np.ndarray, evaluate: Evaluate) -> _Ascent:
         """Make BFGS steps with the present factor, until the gradient is small."""
         z = self.centering.whiten(x)
         value, gradient = evaluate(z)
@@ -393,7 +393,7 @@ class SparseMetric:
             changes.append((found[0] - z, gradient - found[2]))
             z, value, gradient = found
             failed = len(changes) == SETTINGS.max_steps
-        return _Climb(self.centering.to_position(z), len(changes), failed)
+        return _Ascent(self.centering.to_position(z), len(changes), failed)
 
     def _bound_step(self, step: np.ndarray) -> np.ndarray:
         """Bound the changes of scales."""

@@ -48,7 +48,18 @@ _MOST_ZERO_SUM = 2000
 
 
 class NoEffectsError(ValueError):
-    """Reason why a model has no effects for a sparse metric."""
+    """Reason why a model has no effects for a sparse metric.
+
+    Parameters
+    ----------
+    reason : str
+    names : list of str
+        Variables that are effects otherwise; empty if none was found.
+    """
+
+    def __init__(self, reason: str, names: Sequence[str] = ()) -> None:
+        super().__init__(reason)
+        self.names = list(names)
 
 
 def find_effects(
@@ -85,12 +96,14 @@ def find_effects(
             "no variable with a normal prior is used by an index, as in effect[group], or is a "
             "vector with an unknown scale"
         )
-    by_index = {each.variable.name for each in found.effects[: found.n_by_index]}
+    names = [each.variable.name for each in found.effects]
+    by_index = names[: found.n_by_index]
     sizes = {v.name: math.prod(v.value_shape) for v in variables if v.name not in by_index}
     if sum(sizes.values()) > _MOST_OTHERS:
         raise NoEffectsError(
             f"more than {_MOST_OTHERS} coordinates are not used by an index, as in effect[group], "
-            f"most of them in {max(sizes, key=lambda name: sizes[name])!r}"
+            f"most of them in {max(sizes, key=lambda name: sizes[name])!r}",
+            names,
         )
     try:
         by_name = {each.name: each for each in statistics}
@@ -107,7 +120,8 @@ def find_effects(
         reason = str(error.args[-1]).split("\n", maxsplit=1)[0] if error.args else ""
         raise NoEffectsError(
             "the log-likelihood has no second derivatives with respect to the effects "
-            f"({reason or type(error).__name__})"
+            f"({reason or type(error).__name__})",
+            names,
         ) from error
     return effects
 

@@ -63,9 +63,8 @@ def find_group_effects(
             raise ValueError(
                 f'metric="sparse" needs group effects: {error}. Use metric="auto" for this model'
             ) from error
-        if names := names_with_unknown_scale(step.model):
-            sampler, effects_of_model = type(step).__name__, ", ".join(names)
-            _log.info(f"{sampler}: no partial centering of {effects_of_model}: {error}")
+        if names := error.names or names_with_unknown_scale(step.model):
+            _log.info(f"{type(step).__name__}: no partial centering of {', '.join(names)}: {error}")
         return None
     return effects if metric == "sparse" or effects.are_hierarchical else None
 

@@ -321,9 +321,11 @@ def test_observations_of_different_lengths():
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(caplog):
+@pytest.mark.parametrize("centered", [True, False])
+def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(centered, caplog):
     with pm.Model():
-        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        scale = pm.HalfNormal("scale")
+        a = pm.Normal("a", 0.0, scale, shape=7) if centered else scale * pm.Normal("a", shape=7)
         pm.VonMises("y", a[GROUP], pm.HalfNormal("kappa", 5.0), observed=Y % np.pi)
         with caplog.at_level("INFO", "pymc"):
             assert "sparse" not in repr(pg.GMC().adaptation)

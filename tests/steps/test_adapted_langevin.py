@@ -384,7 +384,7 @@ def groups_model(n_groups: int, rows: int, scale: float) -> pm.Model:
 @pytest.mark.parametrize("step_class", [pg.GMC, pg.SGGMC])
 @pytest.mark.parametrize("shape", [(85, 11, 0.5), (8, 50, 1.0), (20, 30, 0.5)])
 def test_scales_of_groups_with_informative_data_are_not_funnels(step_class, shape):
-    """The mean of few groups depends a little on their scale: about one chain in twenty warns."""
+    """The mean of few groups depends a little on their scale: one of six chains warned."""
     model = groups_model(*shape)
     warnings = [last_warning(step_class(model=model), seed) for seed in (1, 2, 3)]
     assert sum(map(is_of_funnel, warnings)) <= 1

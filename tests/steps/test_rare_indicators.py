@@ -59,7 +59,7 @@ def test_coefficients_are_accurate(caplog):
 def test_all_coefficients_are_named_in_one_warning(caplog):
     """Minibatches with replacement do not contain the rare rows.
 
-    Only the first finding of a chain is reported: others are warned of few effective draws.
+    Some chains are warned of few effective draws instead, or not at all.
     """
     rows = {"batch_size": 100, "minibatch_order": "random"}
     model = classifier("hinge")
