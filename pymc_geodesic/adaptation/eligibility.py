@@ -128,14 +128,16 @@ def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
     Returns
     -------
     ndarray of bool, shape (n_rows,), or None
-        None if there are none, or minibatches are not consecutive rows in memory.
+        None if there are none, or the rows are not those of one table in memory.
     """
     source = estimator.source
-    if source.has_all_rows or source.is_streamed or source.replaces_arrays:
+    parts = None if source.has_all_rows or source.is_streamed else source.all_rows()
+    if parts is None:
         return None
-    n_rows, batch_size = source.n_rows, source.batch_size
+    arrays, n_rows = next(iter(parts))
+    batch_size = source.batch_size
     least = max(batch_size / n_rows, SETTINGS.min_rare_share)
-    shares = largest_shares(source.arrays, n_rows, least, estimator.row_shares(source.arrays))
+    shares = largest_shares(arrays, n_rows, least, estimator.row_shares(arrays))
     is_rare = select_rare_rows(shares, least, max(SETTINGS.max_rare_rows, batch_size))
     return is_rare if is_rare.any() else None
 

@@ -543,7 +543,5 @@ def compute_informative_fraction(differences: np.ndarray, metric: Metric) -> np.
     if not differences.size:
         return np.ones(differences.shape[1])
     in_model = np.abs(metric.to_model_gradient(differences))
-    largest = in_model.max(axis=0)
-    # rounding errors are relative to the largest coordinate of a difference
-    rounding = _ROUNDING * in_model.max(axis=1, keepdims=True)
-    return np.mean(in_model > np.maximum(_ROUNDING * largest, rounding), axis=0)
+    # rounding errors are relative to gradients, whose difference may be zero in all coordinates
+    return np.mean(in_model > _ROUNDING * in_model.max(), axis=0)

@@ -303,7 +303,7 @@ class WhitenedAdaptation:
     def _find_rare_rows(self) -> None:
         """Let all gradient estimates contain the rows of rare indicators."""
         source = self._estimator.source
-        if self.gradient.rare is not None:
+        if self.gradient.rare is not None and not source.replaces_arrays:
             self._is_rare = find_rare_rows(self._estimator)
             self.gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
 

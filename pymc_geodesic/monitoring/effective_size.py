@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import chdtri
 
 from pymc_geodesic.manifolds import Manifold, Product
-from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor
+from pymc_geodesic.monitoring.diagnosis import Diagnosis, DrawMonitor, coordinate_names
 
 
 @dataclass(frozen=True)
@@ -23,23 +24,26 @@ class EffectiveSizeSettings:
     n_batches : int
         Batches of a chain. The relative standard error of the size is √(2 / n_batches) = 32 %, and
         no size below about 20 can be measured.
-    max_coordinates : int
-        Coordinates that are monitored, evenly spaced over the variables. It bounds the cost of a
-        draw, and was not chosen by a benchmark.
+    max_per_variable : int
+        Maximum number of coordinates of a variable that are monitored, evenly spaced. It bounds the
+        state that is saved to 0.3 MB per variable.
     min_draws : int
         Draws, ten in a batch, below which no warning is issued.
     min_size : float
         Effective sample size below which a warning is issued: that per chain below which PyMC
-        warns.
+        warns. With many coordinates the bound is lower; see `bound_on_smallest`.
+    false_warnings : float
+        Probability of a warning if the size of each coordinate is twice `min_size`.
     n_kept : int
         Draws that are kept until they are added to the sums together, which takes a fifth of the
         time of adding each of them.
     """
 
     n_batches: int = 20
-    max_coordinates: int = 5
+    max_per_variable: int = 2000
     min_draws: int = 200
     min_size: float = 100.0
+    false_warnings: float = 0.05
     n_kept: int = 50
 
 
@@ -77,6 +81,29 @@ REMEDY = (
 )
 
 
+def bound_on_smallest(n_coordinates: int) -> float:
+    r"""Bound on the smallest of several estimated sizes, below which a warning is issued.
+
+    An estimate is the size times (B − 1) / χ² with B − 1 degrees of freedom for B batches. The
+    bound is the size that is expected of a chain, unless the smallest of n independent estimates
+    would fall below it too often in chains of twice that size.
+
+    Parameters
+    ----------
+    n_coordinates : int
+        n.
+
+    Examples
+    --------
+    >>> from pymc_geodesic.monitoring.effective_size import bound_on_smallest
+    >>> [round(bound_on_smallest(n)) for n in (1, 10, 100, 10_000)]
+    [100, 98, 83, 64]
+    """
+    freedom = SETTINGS.n_batches - 1
+    quantile = float(chdtri(freedom, SETTINGS.false_warnings / n_coordinates))
+    return SETTINGS.min_size * min(1.0, 2.0 * freedom / quantile)
+
+
 class EffectiveSizeMonitor(DrawMonitor):
     r"""Effective sample size of a chain by the means of batches.
 
@@ -107,8 +134,9 @@ class EffectiveSizeMonitor(DrawMonitor):
     ...     x = 0.98 * x + rng.normal(size=3)
     ...     monitor.observe(x, {})
     >>> monitor.diagnosis(["x[0]", "x[1]", "x[2]"]).finding
-    "The effective sample size of 'x' is 53 (standard error 17, expected at least 100): means and
-    intervals of this chain are unreliable."
+    "The effective sample size of 'x[2]' is 53 (standard error 17, expected at least 100): means and
+    intervals of this chain are unreliable. This concerns 3 of 3 coordinates: 'x[2]', 'x[1]',
+    'x[0]'."
     """
 
     def __init__(
@@ -118,23 +146,23 @@ class EffectiveSizeMonitor(DrawMonitor):
         *,
         remedy: str = REMEDY,
     ) -> None:
-        n = min(SETTINGS.max_coordinates, product.size)
-        self._coordinates = np.unique(np.linspace(0, product.size - 1, n).round().astype(np.int64))
-        self._names = [
-            next(name for name, part in product.slices.items() if coordinate < part.stop)
-            for coordinate in self._coordinates
-        ]
-        self._angles = np.flatnonzero([name in angles for name in self._names])
-        self._names += [self._names[angle] for angle in self._angles]
+        every, names = [], []
+        for name, part in product.slices.items():
+            n = min(part.stop - part.start, SETTINGS.max_per_variable)
+            every.append(np.linspace(part.start, part.stop - 1, n).round().astype(np.int64))
+            names += [name] * n
+        self._coordinates = np.concatenate(every)
+        self._angles = np.flatnonzero(np.isin(names, list(angles)))
         free = {name: has_free_signs(manifold) for name, manifold, _ in product.components}
-        self._is_squared = np.array([free[name] for name in self._names])
+        self._is_squared = np.array([free[name] for name in names])
         self._has_squares = bool(self._is_squared.any())
         self._remedy = remedy
         self.initialize(0)
 
     def initialize(self, n_draws: int) -> None:
         """Begin a chain; see `DrawMonitor`."""
-        self._n_draws, n, b = n_draws, len(self._names), SETTINGS.n_batches
+        self._n_draws, b = n_draws, SETTINGS.n_batches
+        n = self._coordinates.size + self._angles.size
         self._kept, self._n_kept = np.empty((SETTINGS.n_kept, self._coordinates.size)), 0
         self._sums = BatchSums(0, np.zeros(n), np.zeros((b, n)), np.zeros(b), np.zeros(n))
 
@@ -161,52 +189,60 @@ class EffectiveSizeMonitor(DrawMonitor):
         if n == 0:
             return
         values = self._kept[:n].copy()
+        if self._has_squares:
+            values = np.where(self._is_squared, values**2, values)
         if self._angles.size:
             angles = values[:, self._angles]
             values[:, self._angles] = np.cos(angles)
             values = np.append(values, np.sin(angles), axis=1)
-        if self._has_squares:
-            values = np.where(self._is_squared, values**2, values)
         if sums.n == 0:
             sums.first = values[0].copy()
         values -= sums.first
         order = (sums.n + np.arange(n)) * SETTINGS.n_batches // max(self._n_draws, 1)
         batches = np.minimum(order, SETTINGS.n_batches - 1)
-        np.add.at(sums.batches, batches, values)
-        np.add.at(sums.lengths, batches, 1.0)
+        for batch in np.unique(batches):
+            is_in = batches == batch
+            sums.batches[batch] += values[is_in].sum(axis=0)
+            sums.lengths[batch] += np.count_nonzero(is_in)
         sums.squares += (values**2).sum(axis=0)
         sums.n += n
 
-    def smallest(self) -> tuple[float, str]:
-        """Smallest effective sample size of the monitored coordinates, and its variable."""
+    def sizes(self) -> np.ndarray:
+        """Effective sample sizes of the monitored coordinates, of angles the smaller of two."""
         sums, n = self.sums, self._n_draws
         mean = sums.batches.sum(axis=0) / n
         variance = sums.squares / n - mean**2
         lengths = sums.lengths[:, np.newaxis]
         between = (lengths * (sums.batches / lengths - mean) ** 2).sum(axis=0)
         between /= SETTINGS.n_batches - 1
-        sizes = np.where(variance > 0.0, n * variance / np.maximum(between, 1e-300), 1.0)
-        worst = int(np.argmin(sizes))
-        return float(min(sizes[worst], n)), self._names[worst]
+        found = np.where(variance > 0.0, n * variance / np.maximum(between, 1e-300), 1.0)
+        sizes, sines = np.split(np.minimum(found, n), [self._coordinates.size])
+        sizes[self._angles] = np.minimum(sizes[self._angles], sines)
+        return sizes
 
     def diagnosis(self, names: Sequence[str]) -> Diagnosis | None:
-        """Compare the smallest size with its bound; see `DrawMonitor`.
+        """Compare the sizes with their bound; see `DrawMonitor`.
 
         None in a worker process: such a chain is one of several, which PyMC compares.
         """
         if self._n_draws < SETTINGS.min_draws or multiprocessing.parent_process() is not None:
             return None
-        size, variable = self.smallest()
-        if size >= SETTINGS.min_size:
+        sizes = self.sizes()
+        bound = bound_on_smallest(sizes.size)
+        order = np.argsort(sizes, kind="stable")
+        small = order[sizes[order] < bound]
+        if not small.size:
             return None
+        size = float(sizes[small[0]])
         return Diagnosis(
             quantity="effective sample size",
             value=size,
             error=size * math.sqrt(2.0 / SETTINGS.n_batches),
-            expected=SETTINGS.min_size,
+            expected=bound,
             limit="at least ",
             format_spec=".0f",
-            coordinates=(variable,),
+            coordinates=coordinate_names(self._coordinates[small], names),
+            n_coordinates=sizes.size,
             consequence="means and intervals of this chain are unreliable",
             remedy=self._remedy,
             anchor="few-effective-draws",

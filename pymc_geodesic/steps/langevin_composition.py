@@ -17,7 +17,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealingRule,
     UnderdampedAnnealing,
 )
-from pymc_geodesic.adaptation.eligibility import Ineligibility, adapted_gradient
+from pymc_geodesic.adaptation.eligibility import Ineligibility, adapted_gradient, find_rare_rows
 from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
@@ -412,13 +412,22 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
     """Log why a step does not adapt its coordinates.
 
     The log is a warning if they are adapted with another batch size, or by a step with all rows.
-    Also log advice if minibatches cost more than all rows, or should be larger.
+    Also log advice if minibatches cost more than all rows, should be larger, or leave out rows of
+    rare levels.
     """
     if not adaptation.needs_warm_up:
         return
     sampled = ", ".join(variable.name for variable in step.variables)
     source = f"{type(step).__name__}[{sampled}]"
     if isinstance(adaptation, WhitenedAdaptation):
+        left_out = rare_rows_left_out(step.estimator)
+        if left_out:
+            message = (
+                f"{source}: few minibatches contain the {left_out:,} rows of rare levels and "
+                "indicators, whose coefficients may have a wrong posterior. Use "
+                'minibatch_order="independent", with which every gradient contains these rows.'
+            )
+            _log.warning(see(message, "stationarity"))
         if adaptation.cost is not None and adaptation.cost.advice:
             message = f"{source}: {adaptation.cost}. {adaptation.cost.advice}."
             _log.warning(see(message, "minibatches-or-all-rows"))
@@ -429,6 +438,12 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)
+
+
+def rare_rows_left_out(estimator: GradientEstimator) -> int:
+    """Count the rows of rare levels that minibatches drawn with replacement leave out."""
+    is_rare = find_rare_rows(estimator) if estimator.source.with_replacement else None
+    return 0 if is_rare is None else int(is_rare.sum())
 
 
 def split_choice(step: GeodesicStep, *, has_partial_centering: bool) -> SplitChoice:
