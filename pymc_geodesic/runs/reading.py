@@ -170,8 +170,9 @@ def data_tree(
     tree = az.from_dict(
         groups, coords=labels["coords"], dims=labels["dims"], save_warmup=save_warmup
     )
+    library = {"inference_library": "pymc", "inference_library_version": pm.__version__}
     for group in groups:
-        tree[group].attrs["tuning_steps"] = tune
+        tree[group].attrs |= library | {"tuning_steps": tune}
     return tree
 
 

@@ -210,7 +210,10 @@ class CheckpointTrace(ZarrTraceBase):
                 f"kept. {resume_instruction(self.path)}"
             )
             warnings.warn(see(message, "stopped-run"), stacklevel=2)
-        return data_tree(self.run, model=self.model, save_warmup=save_warmup)
+        tree = data_tree(self.run, model=self.model, save_warmup=save_warmup)
+        if self._resumed is None and "posterior" in tree:
+            tree["posterior"].attrs["sampling_time"] = self.sampling_time  # set by `pymc.sample`
+        return tree
 
 
 def _labels(model: pm.Model) -> dict[str, Any]:

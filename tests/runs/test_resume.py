@@ -182,6 +182,15 @@ def test_complete_run_is_read(model, tmp_path):
     assert_same_trees(expected, sample(model, STEPS["SGGMC"](model), **KWARGS))
 
 
+def test_attributes_are_those_of_pymc(model, tmp_path):
+    step, path = STEPS["SGGMC"](model), tmp_path / "run"
+    in_memory = sample(model, step, **KWARGS).posterior.attrs
+    on_disk = sample(model, step, trace=checkpoints(path), **KWARGS).posterior.attrs
+    assert set(on_disk) == set(in_memory)
+    for name in ("inference_library", "inference_library_version", "tuning_steps"):
+        assert on_disk[name] == in_memory[name] == pg.open_run(path).posterior.attrs[name]
+
+
 def with_local_variables():
     with pm.Model() as model:
         x = pm.Data("x", ROWS[:, 0])
