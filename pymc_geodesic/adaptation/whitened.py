@@ -307,6 +307,12 @@ class WhitenedAdaptation:
             self._is_rare = find_rare_rows(self._estimator)
             self.gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
 
+    def count_rare_rows_left_out(self) -> int:
+        """Count the rows of rare indicators that minibatches drawn with replacement leave out."""
+        has_replacement = self._estimator.source.with_replacement
+        is_rare = find_rare_rows(self._estimator) if has_replacement else None
+        return 0 if is_rare is None else int(is_rare.sum())
+
     def _use_sample(self) -> None:
         """Let the explorer use a weighted sample of the rows."""
         self._has_sample = True

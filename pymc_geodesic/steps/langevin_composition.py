@@ -17,7 +17,7 @@ from pymc_geodesic.adaptation.annealed_parameters import (
     AnnealingRule,
     UnderdampedAnnealing,
 )
-from pymc_geodesic.adaptation.eligibility import Ineligibility, adapted_gradient, find_rare_rows
+from pymc_geodesic.adaptation.eligibility import Ineligibility, adapted_gradient
 from pymc_geodesic.adaptation.fixed import (
     FixedParameters,
     KnownNoise,
@@ -420,7 +420,7 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
     sampled = ", ".join(variable.name for variable in step.variables)
     source = f"{type(step).__name__}[{sampled}]"
     if isinstance(adaptation, WhitenedAdaptation):
-        left_out = rare_rows_left_out(step.estimator)
+        left_out = adaptation.count_rare_rows_left_out()
         if left_out:
             message = (
                 f"{source}: few minibatches contain the {left_out:,} rows of rare levels and "
@@ -438,12 +438,6 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
         _log.warning(see(message, "no-adaptation"))
     else:
         _log.info(message)
-
-
-def rare_rows_left_out(estimator: GradientEstimator) -> int:
-    """Count the rows of rare levels that minibatches drawn with replacement leave out."""
-    is_rare = find_rare_rows(estimator) if estimator.source.with_replacement else None
-    return 0 if is_rare is None else int(is_rare.sum())
 
 
 def split_choice(step: GeodesicStep, *, has_partial_centering: bool) -> SplitChoice:
