@@ -24,8 +24,11 @@ from numba import cfunc, from_dtype, types
 from numba.extending import is_jitted
 from pymc.pytensorf import compile as pymc_compile
 from pytensor.compile.mode import Mode, get_mode
+from pytensor.configdefaults import config
+from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import JITLinker
-from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
+from pytensor.link.numba.cache import compile_numba_function_src
+from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key, numba_njit
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
@@ -253,7 +256,9 @@ def compile_gradient(
     # compiled code with Python in it would print and ignore exceptions and Ctrl-C
     if is_native and not in_python:
         with report_long_compilation("the gradient of the log-density (machine code)"):
-            native = _native(function.vm.jit_fn, shapes, inputs, len(gradients), values is not None)
+            native = _native(
+                function.maker.fgraph, shapes, inputs, len(gradients), values is not None
+            )
         return CompiledGradient(native, inputs)
     return _interpreted(function, shapes, inputs, values is not None)
 
@@ -295,29 +300,30 @@ def _recording_object_mode(is_native: bool) -> Iterator[list[str]]:
 
 
 def _native(
-    jitted: Any,
+    graph: FunctionGraph,
     shapes: Sequence[tuple[int | None, ...]],
     inputs: Sequence[ArrayInput],
     n_outputs: int,
     has_values: bool,
 ) -> GradientFunction:
     source = _numba_source(shapes, inputs, n_outputs, has_values)
+    jitted, graph_key = numba_funcify_and_cache_key(graph)
     environment = {
         "__name__": __name__,  # Numba's cache imports this module
         "array_at": array_at,
-        "function": jitted,
+        # inlined, so that LLVM optimizes the graph once instead of three times
+        "function": numba_njit(jitted.py_func, inline="always"),
         **{dtype: getattr(np, dtype) for dtype in {"int64", "float64", *(d.dtype for d in inputs)}},
     }
-    inner_key = CACHED_SRC_FUNCTIONS.get(jitted.py_func)
     cache_key = None
-    if inner_key is not None:
-        key = f"{__name__}\n{source_stamp(Path(__file__))}\n{inner_key}\n{source}"
-        cache_key = sha256(key.encode()).hexdigest()
+    if graph_key is not None:
+        stamp = source_stamp(Path(__file__)), config.numba__fastmath
+        cache_key = sha256(f"{__name__}\n{stamp}\n{graph_key}\n{source}".encode()).hexdigest()
     python_function = compile_numba_function_src(
         source, "logp_grad", environment, cache_key=cache_key
     )
     native = cfunc(SIGNATURE, cache=cache_key is not None)(python_function)
-    return GradientFunction(native.address, (native, jitted))
+    return GradientFunction(native.address, native)
 
 
 def _interpreted(
