@@ -23,8 +23,8 @@ import pytensor.tensor as pt
 from numba import cfunc, from_dtype, types
 from numba.extending import is_jitted
 from pymc.pytensorf import compile as pymc_compile
+from pytensor import config
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.configdefaults import config
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import JITLinker
 from pytensor.link.numba.cache import compile_numba_function_src

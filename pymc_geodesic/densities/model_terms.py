@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -104,12 +104,12 @@ class LogTerms:
             if placeholders.isdisjoint(graph_inputs([terms[each]]))
         }
         self._observed = {rv.name for rv in model.observed_RVs}
-        small = [
+        self._small = [
             graph
             for graph in self._graphs.values()
             if sum(data.size for data in _data_of(graph)) <= MAX_DATA
         ]
-        self._small_terms = unoptimized_function(model.value_vars, small)
+        self._small_terms = unoptimized_function(model.value_vars, self._small)
 
     def fails(self, point: Mapping[str, np.ndarray]) -> bool:
         """Whether a term with at most `MAX_DATA` data is not finite, or has invalid parameters."""
@@ -119,9 +119,10 @@ class LogTerms:
         if not all(np.isfinite(value).all() for value in values):
             return False  # the variable itself is the cause
         try:
-            return any(np.isnan(term) or term == -np.inf for term in self._small_terms(*values))
+            terms = self._evaluate_small(values)
         except ParameterValueError:
             return True
+        return any(np.isnan(term) or term == -np.inf for term in terms)
 
     def report(self, point: Mapping[str, np.ndarray]) -> str | None:
         """Describe terms that are not finite at a point, with cause and remedy; None if all are.
@@ -133,7 +134,7 @@ class LogTerms:
         reasons: list[str] = []
         for name, graph in self._graphs.items():
             try:
-                term = float(unoptimized_function(self._model.value_vars, graph)(*values))
+                term = self._evaluate(graph, values)
             except ParameterValueError as error:
                 listed.append(f"{name}: -inf")
                 rule = str(error).splitlines()[0]
@@ -152,6 +153,24 @@ class LogTerms:
             return None
         terms = ", ".join(listed)
         return f"The terms there are {{{terms}}}. {'. '.join(reasons)}"
+
+    def _evaluate_small(self, values: Sequence[np.ndarray]) -> Sequence[float]:
+        """Evaluate the terms with at most `MAX_DATA` data."""
+        try:
+            return list(self._small_terms(*values))
+        except ParameterValueError:
+            raise
+        except ValueError:
+            return [self._evaluate(graph, values) for graph in self._small]
+
+    def _evaluate(self, graph: Variable, values: Sequence[np.ndarray]) -> float:
+        """Evaluate a term, with rewrites if its graph needs them, as that of `pymc.CAR` does."""
+        try:
+            return float(unoptimized_function(self._model.value_vars, graph)(*values))
+        except ParameterValueError:
+            raise
+        except ValueError:
+            return float(self._rewritten(graph)(*values))
 
     def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
         return self._model.compile_fn(

@@ -7,7 +7,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from pymc_geodesic.densities.model_terms import logp_terms
+from pymc_geodesic.densities.model_terms import LogTerms, logp_terms
 
 
 def make():
@@ -67,3 +67,14 @@ def test_cached_terms_do_not_keep_a_model_alive():
     del model
     gc.collect()
     assert watch() is None
+
+
+def test_a_graph_that_needs_rewrites():
+    """That of a conditional autoregression has a sum over an axis of a number."""
+    neighbors = np.eye(4, k=1) + np.eye(4, k=-1)
+    with pm.Model() as model:
+        alpha = pm.Beta("alpha", 5.0, 1.0)
+        pm.CAR("x", np.zeros(4), W=neighbors, alpha=alpha, tau=1.0)
+    terms, point = LogTerms(model, (), ()), model.initial_point()
+    assert not terms.fails(point)
+    assert terms.report(point) is None

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
-from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
+from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key
 
 from pymc_geodesic.densities import compilation
 from pymc_geodesic.densities.row_density import RowDensity
@@ -175,9 +175,9 @@ def test_mixture_compiles_to_cached_machine_code(mixture, monkeypatch):
     model, x = mixture
     keys = []
 
-    def linked(jitted, *_):
-        keys.append(CACHED_SRC_FUNCTIONS[jitted.py_func])
-        return GradientFunction(0, jitted)
+    def linked(graph, *_):
+        keys.append(numba_funcify_and_cache_key(graph)[1])
+        return GradientFunction(0, graph)
 
     estimator = estimator_of(model, {"x": x})
     monkeypatch.setattr(compilation, "_native", linked)

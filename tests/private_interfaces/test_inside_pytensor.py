@@ -18,6 +18,7 @@ from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 from pytensor.link.basic import JITLinker
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS, compile_numba_function_src
 from pytensor.link.numba.dispatch.basic import (
+    numba_funcify_and_cache_key,
     numba_njit,
     register_funcify_and_cache_key,
     register_funcify_default_op_cache_key,
@@ -76,17 +77,18 @@ def test_numba_implementation_of_an_op(op):
 
 
 def test_compiled_function_of_a_graph():
-    """Gradients are native code: `compile_gradient` wraps ``vm.jit_fn``, a dispatcher of Numba.
+    """Gradients are native code: `compile_gradient` inlines the function of a rewritten graph.
 
-    Its key in the cache of sources is part of the key of the wrapper.
+    The key of the graph is part of that of the wrapper.
     """
     x = pt.dvector("x")
     mode = pytensor.compile.mode.get_mode("NUMBA")
     assert isinstance(mode.linker, NumbaLinker)
-    jitted = pytensor.function([x], pt.sum(x) * 2.0, mode=mode, trust_input=True).vm.jit_fn
-    assert jitted(np.ones(3))[0] == 6.0
-    assert isinstance(CACHED_SRC_FUNCTIONS[jitted.py_func], str)
-    assert CACHED_SRC_FUNCTIONS.get(lambda: None) is None
+    function = pytensor.function([x], pt.sum(x) * 2.0, mode=mode, trust_input=True)
+    jitted, key = numba_funcify_and_cache_key(function.maker.fgraph)
+    inlined = numba_njit(jitted.py_func, inline="always")
+    assert numba.njit(lambda x: inlined(x)[0] + 1.0)(np.ones(3)) == 7.0
+    assert isinstance(key, str)
 
 
 def test_backends_without_own_ops():
