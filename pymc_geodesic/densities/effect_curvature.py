@@ -20,7 +20,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
-from pymc_geodesic.densities.effect_priors import GroupVariable, by_group
+from pymc_geodesic.densities.effect_priors import GroupVariable, by_group, is_correlated
 from pymc_geodesic.densities.graphs import rebuild_graphs, unoptimized_function
 from pymc_geodesic.densities.positive_parts import positive_part, positive_part_of_rows
 from pymc_geodesic.densities.rows_by_index import Gathered, NotByIndexError, RowsByIndex, Scale
@@ -157,7 +157,8 @@ class EffectGraphs:
             [
                 each.value if k < self.n_by_index or k == own else each.value.type()
                 for k, each in enumerate(self.effects)
-            ]
+            ],
+            [each.value for each in self.effects if is_correlated(each.variable)],
         )
 
     def of_effects(self, graph: TensorVariable, gathered: Sequence[Gathered]) -> TensorVariable:

@@ -179,7 +179,8 @@ def _find_variables(model: Model, variables: Sequence[ManifoldVariable]) -> Foun
     while True:
         terms = logp_terms(with_normal)
         observed = [*with_normal.observed_RVs, *with_normal.potentials]
-        rows = RowsByIndex([each.value for each in candidates])
+        correlated = [each.value for each in candidates if is_correlated(each.variable)]
+        rows = RowsByIndex([each.value for each in candidates], correlated)
         try:
             graphs = rows.replace(by_group([terms[rv] for rv in observed], candidates))
             scales = _scales(with_normal, candidates, rows, graphs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -59,6 +59,9 @@ class RowsByIndex:
     ----------
     effects : list of TensorVariable
         Value variables, with groups along the first axis.
+    correlated : collection of TensorVariable
+        Effects of which rows that take one entry of a group take all, and then choose one. So do
+        rows of a product with a matrix.
 
     Attributes
     ----------
@@ -68,8 +71,10 @@ class RowsByIndex:
         Effects with an index that was moved through a matrix product.
     """
 
-    def __init__(self, effects: Sequence[TensorVariable]) -> None:
-        self._effects = list(effects)
+    def __init__(
+        self, effects: Sequence[TensorVariable], correlated: Collection[TensorVariable] = ()
+    ) -> None:
+        self._effects, self._correlated = list(effects), set(correlated)
         self._every: dict[int, Variable] = {}
         self.gathered: dict[tuple[int, Variable], Gathered] = {}
         self.in_products: set[int] = set()
@@ -87,8 +92,12 @@ class RowsByIndex:
         for node in io_toposort([], graphs):
             taken = taken_by_index(node)
             if taken is not None and self._uses_effects(node.inputs[0]):
-                entries = self._entries(taken.source, taken.index)
-                replacements[node.outputs[0]] = taken.part_of(entries)
+                if taken.entry is not None and self._mixes_columns(node.inputs[0]):
+                    row, column = taken.entry
+                    chosen = _entry_of_row(self._entries(node.inputs[0], row), column)
+                else:
+                    chosen = taken.part_of(self._entries(taken.source, taken.index))
+                replacements[node.outputs[0]] = chosen
         for rows in {graph.type.shape[0] for graph in graphs if graph.type.ndim}:
             for effect in self._effects:  # one row for each entry
                 if effect.type.shape[:1] == (rows,) and rows != 1:
@@ -116,6 +125,12 @@ class RowsByIndex:
 
     def _uses_effects(self, graph: Variable) -> bool:
         return not set(self._effects).isdisjoint(ancestors([graph]))
+
+    def _mixes_columns(self, matrix: Variable) -> bool:
+        """Whether the entries of a group depend on each other."""
+        graph = list(ancestors([matrix]))
+        is_mixed = any(each.owner is not None and is_product(each.owner) for each in graph)
+        return is_mixed or not self._correlated.isdisjoint(graph)
 
     def _entries(self, graph: Variable, index: Variable) -> Variable:
         """Graph of ``graph[index]``, with the index moved to the effects."""
@@ -181,16 +196,24 @@ def _joined(columns: Sequence[TensorVariable], ndim: int) -> TensorVariable:
     return columns[0] if ndim == 1 else pt.stack(columns, axis=1)
 
 
+def _entry_of_row(entries: TensorVariable, column: TensorVariable) -> TensorVariable:
+    """Choose an entry of each row, as a sum in which all others are multiplied by zero."""
+    is_chosen = pt.eq(column[:, None], np.arange(entries.type.shape[1]))
+    return (entries * is_chosen).sum(axis=1)
+
+
 class Taken(NamedTuple):
     """``source[index]`` or ``source[index, column]``, or ``source[index].T``.
 
-    An entry of a matrix for each row, ``x[i, j]``, is one of its flat copy, ``x.ravel()[index]``.
+    An entry of a matrix for each row, ``x[i, j]``, is one of its flat copy, ``x.ravel()[index]``;
+    ``entry`` is i and j.
     """
 
     source: TensorVariable
     index: TensorVariable
     column: tuple[TensorVariable, ...] = ()
     is_transposed: bool = False
+    entry: tuple[TensorVariable, TensorVariable] | None = None
 
     @property
     def vector(self) -> TensorVariable:
@@ -217,7 +240,7 @@ def taken_by_index(node: Any) -> Taken | None:
     shape = source.type.shape
     if len(vectors) == len(shape) == 2 and node.op.idx_list == (0, 1) and None not in shape:
         row, column = (pt.cast(i, "int64") % n for i, n in zip(vectors, shape, strict=True))
-        return Taken(raveled(source), row * shape[1] + column)
+        return Taken(raveled(source), row * shape[1] + column, entry=(vectors[0], column))
     if len(vectors) != 1 or len(numbers) != len(indices) - 1:
         return None
     if indices[0] is vectors[0] and node.op.idx_list in ((0,), (0, 1)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,10 +63,23 @@ def find_group_effects(
             raise ValueError(
                 f'metric="sparse" needs group effects: {error}. Use metric="auto" for this model'
             ) from error
-        if names := error.names or names_with_unknown_scale(step.model):
-            _log.info(f"{type(step).__name__}: no partial centering of {', '.join(names)}: {error}")
+        names = error.names or names_with_unknown_scale(step.model)
+        _report_uncentered(step, names, str(error))
         return None
-    return effects if metric == "sparse" or effects.are_hierarchical else None
+    names = [each.name for each in effects.effects]
+    others = [name for name in names_with_unknown_scale(step.model) if name not in names]
+    reason = "its uses are not of the form effect[group], with an index of the same axis"
+    _report_uncentered(step, others, reason)
+    if metric == "auto" and not effects.are_hierarchical:
+        return None
+    _log.info(f"{type(step).__name__}: partial centering of {', '.join(names)}")
+    return effects
+
+
+def _report_uncentered(step: GeodesicStep, names: Sequence[str], reason: str) -> None:
+    """Log which vectors have an unknown scale and no partial centering."""
+    if names:
+        _log.info(f"{type(step).__name__}: no partial centering of {', '.join(names)}: {reason}")
 
 
 def sparse_trajectories(

@@ -46,7 +46,7 @@ def test_exact_for_a_normal_posterior_from_draws_of_another(d):
     rng = np.random.default_rng(d)
     covariance = random_covariance(rng, d, 1e3)
     scales = np.sqrt(np.diag(covariance))
-    x = 5.0 * scales + 0.3 * scales * rng.standard_normal((3 * d + 5, d)).cumsum(axis=0)
+    x = 5.0 * scales + scales * rng.standard_normal((3 * d + 5, d)).cumsum(axis=0)
     gradients = -np.linalg.solve(covariance, x.T).T
     eigenvalues = whitened_eigenvalues(whitening_factor(x, gradients), covariance)
     assert eigenvalues.min() > 0.9
@@ -85,9 +85,22 @@ def test_draws_without_gradients_are_not_enough():
 def test_diagonal_scales_of_independent_coordinates():
     rng = np.random.default_rng(2)
     sd = np.array([1e-3, 1.0, 50.0])
-    x = 0.1 * sd * rng.standard_normal((50, 3)) + 3.0 * sd
+    x = 0.5 * sd * rng.standard_normal((50, 3)) + 3.0 * sd
     factor = diagonal_scale(x, -x / sd**2)
     np.testing.assert_allclose(factor, sd, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rounding", [0.0, 1e-16, 1e-6])
+def test_scales_of_constant_gradients_are_bounded(rounding):
+    """Draws on one side of a Laplace distribution, for the first of two coordinates."""
+    rng = np.random.default_rng(2)
+    x = np.stack([rng.exponential(size=40), rng.standard_normal(40)], axis=1)
+    gradients = np.stack([-1.0 + rounding * rng.standard_normal(40), -x[:, 1]], axis=1)
+    covariance = np.diag([9.0 * x[:, 0].var(), 1.0])
+    eigenvalues = whitened_eigenvalues(whitening_factor(x, gradients), covariance)
+    np.testing.assert_allclose(eigenvalues, 1.0, rtol=1e-6)
+    eigenvalues = whitened_eigenvalues(diagonal_scale(x, gradients), covariance)
+    np.testing.assert_allclose(eigenvalues, 1.0, rtol=1e-6)
 
 
 def test_unobserved_directions_keep_their_scale():

@@ -45,6 +45,27 @@ def test_forms_of_correlated_offsets(form):
     np.testing.assert_allclose(precision_of(FORMS[form]), expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("centered", [True, False])
+def test_entries_of_correlated_effects(centered):
+    """``effect[group, level]``, as a sum in which the other columns have the covariate zero."""
+    level = np.resize([0, 1, 1], GROUP.size)
+    chosen = np.stack([level == 0, level == 1], axis=1).astype(float)
+    found = []
+    for form in (lambda e: e[GROUP, level], lambda e: (e[GROUP] * chosen).sum(axis=1)):
+        with pm.Model() as model:
+            chol = cholesky()
+            if centered:
+                effect = pm.MvNormal("effect", np.zeros(2), chol=chol, shape=(7, 2))
+            else:
+                effect = pm.Normal("z", shape=(7, 2)) @ chol.T
+            pm.Normal("y", form(effect), 1.0, observed=Y)
+        effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+        assert effects.are_hierarchical
+        found.append(effects.precision(np.linspace(-1.0, 1.0, 17)).toarray())
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
 def test_scales_of_columns():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 from scipy.stats import norm
 
@@ -440,6 +441,18 @@ def test_log_says_why_effects_are_not_partially_centered(prior, names, reason, c
         step = pg.GMC(names and [model[name] for name in names])
     assert "sparse" not in repr(step.adaptation)
     assert f"GMC: no partial centering of a: {reason}" in caplog.text
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_log_names_effects_with_and_without_partial_centering(caplog):
+    with pm.Model(), caplog.at_level("INFO", "pymc"):
+        scale = pm.HalfNormal("scale")
+        a, trend = (pm.Normal(name, 0.0, scale, shape=7) for name in ("a", "trend"))
+        walk = pt.cumsum(pm.StudentT("walk", nu=4.0, sigma=scale, shape=7))
+        pm.Normal("y", a[GROUP] + trend[GROUP] * X + walk[GROUP], 1.0, observed=Y)
+        pg.GMC()
+    assert "GMC: partial centering of a, trend" in caplog.text
+    assert "GMC: no partial centering of walk: its uses are not of the form" in caplog.text
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -168,3 +168,13 @@ def test_dense_metric_of_more_coordinates_than_draws(kind):
     draws = chain(kind(model=model), 300, 200)[1][300:]
     ess = array_stats.ess(draws[None], method="bulk", chain_axis=0, draw_axis=1)
     assert np.min(ess) > 40
+
+
+@pytest.mark.parametrize("step_class", [pg.GMC, pg.SGGMC])
+def test_constant_gradients_leave_the_metric_finite(step_class):
+    """Independent Laplace variables: a window often has draws of one sign only."""
+    with pm.Model():
+        pm.Laplace("x", 0.0, 1.0, shape=8)
+        step = step_class(compile_kwargs={"mode": "FAST_COMPILE"})
+    x = chain(step, 1000, 1000)[1][1000:]
+    np.testing.assert_allclose(np.std(x, axis=0), np.sqrt(2.0), rtol=0.35)
