@@ -60,29 +60,33 @@ def average_with_last(noise: Vector, last: Vector) -> None:
 @part
 def langevin_step(
     x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector
-) -> float:
-    """Take the step x ← x + (h²/2) ∇log π + h c n; return −x·∇log π before the step."""
+) -> tuple[float, float]:
+    """Add Δ = (h²/2) ∇log π + h c n to x; return −x·∇log π before the step, and Δ·Δ."""
     drift = 0.5 * step_size * step_size
-    total = 0.0
+    total = square = 0.0
     for j in range(x.size):
         total -= x[j] * gradient[j]
-        x[j] += drift * gradient[j] + step_size * sd[j] * noise[j]
-    return total
+        change = drift * gradient[j] + step_size * sd[j] * noise[j]
+        x[j] += change
+        square += change * change
+    return total, square
 
 
 @part
 def adagrad_step(
     x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector, squares: Vector
-) -> float:
-    """Update G, take the step x ← x + (h²/2) P ∇log π + h c √P n; return −x·∇log π before."""
+) -> tuple[float, float]:
+    """Update G, add Δ = (h²/2) P ∇log π + h c √P n to x; return −x·∇log π before, and Δ·P⁻¹Δ."""
     drift = 0.5 * step_size * step_size
-    total = 0.0
+    total = square = 0.0
     for j in range(x.size):
         total -= x[j] * gradient[j]
         squares[j] += gradient[j] * gradient[j]
         metric = adagrad_preconditioner(squares[j])
-        x[j] += drift * metric * gradient[j] + step_size * sd[j] * math.sqrt(metric) * noise[j]
-    return total
+        change = drift * metric * gradient[j] + step_size * sd[j] * math.sqrt(metric) * noise[j]
+        x[j] += change
+        square += change * change / metric
+    return total, square
 
 
 @kernel
@@ -96,7 +100,7 @@ def sgld(
     known_noise: Vector,
     stream: Stream,
     scratch: Scratch,
-) -> tuple[float, int]:
+) -> tuple[float, float, int]:
     r"""Run the inner steps of one SGLD draw on Euclidean coordinates, in place.
 
     x ← x + (h²/2) P ∇log π(x) + h c √P n: the Euler scheme of dx = ½ P ∇log π dt + √P dW with
@@ -134,6 +138,10 @@ def sgld(
     temperature : float
         Mean of −x·∇log π/m over the inner steps; its expectation is 1 in whitened coordinates,
         since minibatches are independent of the position.
+    mean_square : float
+        Mean of Δ·P⁻¹Δ/m over the inner steps, where Δ is the change of x in a step. For a normal
+        distribution of covariance I and exact gradients, its expectation is h²/2 with averaged
+        noise and h²/(1 − h²/4) with Euler's method.
     clips : int
         Number of coordinates whose injected noise is clipped at zero, since the known noise is
         larger.
@@ -152,14 +160,17 @@ def sgld(
     gradient, noise = scratch.gradient, scratch.noise
     sd = np.empty(x.size)
     clips = remaining_noise(step_size, known_noise, sd)
-    total = 0.0
+    total = total_square = 0.0
     for minibatch in minibatches:
         evaluate(logp_grad.address, x, minibatch, logp_grad.context, gradient)
         fill_normal(stream, noise)
         if last_noise.size:
             average_with_last(noise, last_noise)
         if squares.size:
-            total += adagrad_step(x, gradient, noise, step_size, sd, squares)
+            product, square = adagrad_step(x, gradient, noise, step_size, sd, squares)
         else:
-            total += langevin_step(x, gradient, noise, step_size, sd)
-    return total / (minibatches.size * x.size), clips
+            product, square = langevin_step(x, gradient, noise, step_size, sd)
+        total += product
+        total_square += square
+    n = minibatches.size * x.size
+    return total / n, total_square / n, clips

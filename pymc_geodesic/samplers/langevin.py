@@ -226,11 +226,13 @@ class LangevinSampler:
         """Return to before a draw that left the posterior or is not finite; return whether it did.
 
         Draws of the posterior practically never have a kinetic temperature above `max_temperature`.
-        In a funnel such a draw can move a scale by many posterior standard deviations.
+        In a funnel such a draw can move a scale by many posterior standard deviations. Without a
+        momentum, the displacements of the inner steps replace the velocities.
         """
         dim = self.adaptation.product.dim
         bound = max_temperature(dim, self._n_successive_excursions, tune=False)
-        is_hot = self.dynamics.has_momentum and abs(temperature) > bound
+        displacement = self.dynamics.displacement_temperature
+        is_hot = abs(temperature if displacement is None else displacement) > bound
         if not (is_hot or diverging):
             self._n_successive_excursions = 0
             return False

@@ -166,11 +166,11 @@ class SGLD(GeodesicStep):
     noise of measured variance.
 
     Sample stats: ``step_size`` (h, in posterior standard deviations if coordinates are adapted),
-    ``diverging`` (draw of the warm-up that was undone), ``n_grad``
-    (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or ``"sample"``),
-    ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity monitor),
-    ``noise_ratio`` (variance of the gradient with control variates over that without). SGLD has no
-    velocity and no kinetic temperature.
+    ``diverging`` (draw that was undone, because it left the posterior or, in the warm-up, because
+    it was not finite), ``n_grad`` (gradient evaluations), ``phase`` (``"explore"``, ``"tune"`` or
+    ``"sample"``), ``configurational_temperature`` and ``whitened_gradient`` (of the stationarity
+    monitor), ``noise_ratio`` (variance of the gradient with control variates over that without).
+    SGLD has no velocity and no kinetic temperature.
 
     References
     ----------

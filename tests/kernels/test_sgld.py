@@ -51,7 +51,7 @@ def run(
 
 def by_hand(x, step_size, arguments, squares, stream, last, known):
     """Eq. 26 with AdaGrad in NumPy, or with noise values that each act in two steps."""
-    pull, total = 0.5 * step_size**2, 0.0
+    pull, total, square = 0.5 * step_size**2, 0.0, 0.0
     left = np.sqrt(1.0 - pull * known / (2.0 - pull)) if known.size else 1.0
     for argument in arguments:
         gradient = -(1.0 + argument) * (x + np.arange(SIZE) * np.cos(x))
@@ -62,9 +62,12 @@ def by_hand(x, step_size, arguments, squares, stream, last, known):
             metric = 1.0 / (1.0 + np.sqrt(squares))
         total -= x @ gradient
         normal = 0.5 * (last + noise) if last.size else noise
-        x += pull * metric * gradient + step_size * left * np.sqrt(metric) * normal
+        change = pull * metric * gradient + step_size * left * np.sqrt(metric) * normal
+        x += change
+        square += change @ (change / metric)
         last[:] = noise if last.size else last
-    return total / (SIZE * arguments.size), 0
+    n = SIZE * arguments.size
+    return total / n, square / n, 0
 
 
 def draws(stream, n):
@@ -270,7 +273,7 @@ def test_broken_averages_are_rejected(mutant, kicked):
 def test_known_noise_that_exceeds_that_of_the_dynamics_is_counted(kicked):
     x, last, stream = np.zeros(3), np.zeros(3), new_stream(np.random.default_rng(4))
     known, arguments = np.array([0.0, 1.0, 100.0]), np.ones(2, dtype=np.int64)
-    _, clips = run(kicked, x, STEP, arguments, NOTHING, stream, last=last, known=known)
+    _, _, clips = run(kicked, x, STEP, arguments, NOTHING, stream, last=last, known=known)
     assert clips == 1
 
 

@@ -1,5 +1,7 @@
 """Chains that start or move far from the posterior in the warm-up, where the noise is large."""
 
+import logging
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -91,19 +93,63 @@ def test_a_chain_with_local_variables_is_right_after_an_excursion_or_warned_of(s
     assert is_right or "effective sample size" in warning.message
 
 
-def test_draws_that_leave_the_posterior_are_undone(data):
+@pytest.mark.parametrize("step_class", [pg.SGGMC, pg.SGLD])
+def test_draws_that_leave_the_posterior_are_undone(data, step_class):
     """Far from the posterior the temperature is high; the chain stays finite, moves and warns."""
     x, y = data
     with pm.Model() as model:
         rows = pm.Data("x", x)
         b = pm.Normal("b", 0.0, 5.0, shape=2)
         pm.Poisson("y", pm.math.exp(rows @ b), observed=pm.Data("t", y))
-    step = pg.SGGMC(model=model, minibatch=["x", "t"], batch_size=10)
+    step = step_class(model=model, minibatch=["x", "t"], batch_size=10)
     drawn, warning = whole_chain(step, TUNE, 300, TUNE + 10, {"b": np.array([2.0, 1.0])})
     b = np.array([point["b"] for point in drawn])
     assert np.isfinite(b).all()
-    assert warning.message.startswith("SGGMC[b]: The number of draws that left the posterior is")
+    expected = f"{step_class.__name__}[b]: The number of draws that left the posterior is"
+    assert warning.message.startswith(expected)
     np.testing.assert_allclose(b[100:].mean(axis=0), [0.5, 0.3], atol=0.1)
+
+
+@pytest.fixture(scope="module")
+def rare_category():
+    """Counts with an indicator computed in the model, which is 1 in 13 of 40,000 rows."""
+    rng = np.random.default_rng(33)
+    group = rng.integers(0, 2000, 40_000)
+    x = rng.normal(size=group.size)
+    y = rng.poisson(np.exp(-1.0 + 1.5 * (group == 7) + 0.3 * x))
+    with pm.Model() as model:
+        is_rare = pm.math.eq(pm.Data("group", group.astype(float)), 7.0)
+        b = pm.Normal("b", 0.0, 2.5, shape=3)
+        pm.Poisson("y", pm.math.exp(b[0] + b[1] * is_rare + b[2] * x), observed=y)
+    return model
+
+
+@pytest.mark.parametrize("seed", [5, slow(11)])
+def test_sgld_warns_of_draws_that_leave_the_posterior(rare_category, seed, caplog):
+    """Draws were 10 to 41 standard deviations below the mean, without a warning."""
+    with rare_category, caplog.at_level(logging.WARNING, "pymc"):
+        idata = pm.sample(
+            step=pg.SGLD(batch_size=50), draws=1000, chains=4, cores=1, random_seed=seed,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    messages = [each.getMessage() for each in caplog.records]
+    expected = "SGLD[b]: The number of draws that left the posterior is"
+    assert any(each.startswith(expected) for each in messages)
+    b = idata.posterior["b"].values[..., 1]
+    assert np.abs(b - np.median(b)).max() < 12.0 * np.median(b.std(axis=1))
+
+
+def test_heavy_tails_are_no_excursions(caplog):
+    """Draws at ten standard deviations are part of a t distribution with 3 degrees of freedom."""
+    with pm.Model(), caplog.at_level(logging.WARNING, "pymc"):
+        pm.StudentT("t", nu=3.0, shape=5)
+        idata = pm.sample(
+            step=pg.SGLD(), draws=2000, chains=2, cores=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert np.abs(idata.posterior["t"]).max() > 10.0
+    assert not idata.sample_stats["diverging"].any()
+    assert not [each for each in caplog.records if "SGLD" in each.getMessage()]
 
 
 def test_funnel_of_four_groups_with_minibatches():
