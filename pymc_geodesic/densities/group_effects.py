@@ -114,6 +114,8 @@ class GroupEffects:
     scales_of_others : ndarray of int
         Those of the other coordinates on which priors of others depend, such as the scale of
         coefficients with a Laplace prior, but not means of normal priors.
+    n_dependent : int
+        Number of the other coordinates whose prior is multivariate, such as `pymc.ICAR`.
     prior : CompiledGradient
         Function of a position x and of coefficients a, b, c, d, each with one number per entry of
         the effects, whose output is the gradient of Σ (a m + b log p + c log q + d δ) in x, and m,
@@ -161,6 +163,7 @@ class GroupEffects:
             [v for v in variables if self._model.rvs_to_transforms[self._model[v.name]]]
         )
         self.scales_of_others = self._scales_of_others(others)
+        self.n_dependent = self._coordinates_of([v for v in others if self._is_dependent(v)]).size
         zero_sums = [each for each in effects if each.zero_sum is not None]
         self.n_zero_sums = len(zero_sums)
         last = {each.variable.name: self.size + k for k, each in enumerate(zero_sums)}
@@ -189,6 +192,11 @@ class GroupEffects:
         every = np.arange(self.size)
         found = [every[self._parts[v.name]] for v in variables]
         return np.concatenate([np.empty(0, dtype=np.int64), *found])
+
+    def _is_dependent(self, variable: ManifoldVariable) -> bool:
+        """Whether a variable without a transform has a multivariate prior."""
+        rv = self._model[variable.name]
+        return self._model.rvs_to_transforms[rv] is None and rv.owner.op.ndim_supp > 0
 
     @property
     def are_hierarchical(self) -> bool:

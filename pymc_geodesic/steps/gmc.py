@@ -88,7 +88,8 @@ class GMC(GeodesicStep):
         ``"dense"`` whitens the draws and gradients of the tuning phase with all correlations,
         ``"diag"`` with scales alone. ``"auto"`` is sparse where rows use effects by an index
         (``effect[group]``, ``effect[group, item]``) whose normal prior depends on other variables,
-        or with such vectors; otherwise dense up to 500 coordinates, and beyond that diagonal
+        or with such vectors, unless vectors with a multivariate prior, such as `pymc.ICAR`, have at
+        least as many coordinates; otherwise dense up to 500 coordinates, and beyond that diagonal
         plus low rank, at most ten directions. An array is the covariance of the posterior in PyMC's
         unconstrained coordinates, shape (d, d), or the d variances; it is used as given, with the
         variables in the order of ``vars``. A variable that moves on a sphere or a Stiefel manifold

@@ -72,6 +72,10 @@ def find_group_effects(
     _report_uncentered(step, others, reason)
     if metric == "auto" and not effects.are_hierarchical:
         return None
+    if metric == "auto" and effects.n_dependent >= effects.n_entries:
+        reason = "vectors with a multivariate prior, as pm.ICAR, have at least as many coordinates"
+        _report_uncentered(step, names, reason)
+        return None
     _log.info(f"{type(step).__name__}: partial centering of {', '.join(names)}")
     return effects
 

@@ -12,6 +12,9 @@ from tests.grids import by_default
 from tests.steps.hierarchies import CLASS, COVARIATES, GROUP, ITEM, RNG, X, Y, cholesky
 from tests.steps.runs import INTERPRETED
 
+RING = np.roll(np.eye(7, dtype=int), 1, axis=0) + np.roll(np.eye(7, dtype=int), -1, axis=0)
+START = pm.Normal.dist(0.0, 1.0)
+
 
 def regression(b):
     return b[GROUP, 0] + b[GROUP, 1] * X
@@ -351,6 +354,25 @@ def test_likelihoods_without_second_derivatives_are_not_a_hierarchy(centered, ca
         with caplog.at_level("INFO", "pymc"):
             assert "sparse" not in repr(pg.GMC().adaptation)
     assert "no partial centering of a" in caplog.text
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(
+    ("field", "metric", "is_sparse"),
+    [
+        (lambda: pm.ICAR("f", W=RING)[GROUP], "auto", False),
+        (lambda: pm.ICAR("f", W=RING)[GROUP], "sparse", True),
+        (lambda: pm.GaussianRandomWalk("f", 0.5, init_dist=START, shape=7)[GROUP], "auto", False),
+        (lambda: pm.GaussianRandomWalk("f", 0.5, init_dist=START, shape=4)[ITEM], "auto", True),
+        (lambda: pm.StudentT("f", 4.0, shape=7)[GROUP], "auto", True),
+    ],
+    ids=["ICAR", "user-specified", "walk", "few entries", "independent"],
+)
+def test_random_fields_as_large_as_the_effects(field, metric, is_sparse):
+    with pm.Model():
+        a = pm.Normal("a", 0.0, pm.HalfNormal("scale"), shape=7)
+        pm.Normal("y", a[GROUP] + field(), 1.0, observed=Y)
+        assert ("sparse" in repr(pg.GMC(metric=metric).adaptation)) == is_sparse
 
 
 def test_means_of_other_priors_are_no_scales():
