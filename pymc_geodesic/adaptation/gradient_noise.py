@@ -544,4 +544,5 @@ def compute_informative_fraction(differences: np.ndarray, metric: Metric) -> np.
         return np.ones(differences.shape[1])
     in_model = np.abs(metric.to_model_gradient(differences))
     # rounding errors are relative to gradients, whose difference may be zero in all coordinates
-    return np.mean(in_model > _ROUNDING * in_model.max(), axis=0)
+    largest = in_model.max(where=np.isfinite(in_model), initial=0.0)
+    return np.mean(in_model > _ROUNDING * largest, axis=0)

@@ -135,7 +135,8 @@ def _scaled(
     Gradients along coordinates with the largest scale are replaced by those of N(0, scale²).
     """
     positions, scores = (x - x.mean(axis=0)) / scale, (gradients - gradients.mean(axis=0)) * scale
-    is_largest = SETTINGS.max_ratio * positions.std(axis=0) <= 1.0 + _ROUNDING
+    sd = positions.std(axis=0)
+    is_largest = (sd > 0.0) & (SETTINGS.max_ratio * sd <= 1.0 + _ROUNDING)
     scores[:, is_largest] = -positions[:, is_largest]
     return positions, scores
 
@@ -155,8 +156,8 @@ def whitening_factor(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     .. math:: L L^\top = \operatorname{cov}(x) \,\#\, \operatorname{cov}(g)^{-1} ,
 
     the geometric mean. For a normal posterior this is exactly its covariance for any d + 1 points,
-    because g = −Σ⁻¹(x − μ) everywhere. The covariance of the draws alone is accurate only after the
-    draws have explored the posterior.
+    because g = −Σ⁻¹(x − μ) everywhere, unless the bound ``max_ratio`` on scales is reached. The
+    covariance of the draws alone is accurate only after the draws have explored the posterior.
 
     Parameters
     ----------

@@ -161,7 +161,8 @@ class LogTerms:
         except ParameterValueError:
             raise
         except ValueError:
-            return [self._evaluate(graph, values) for graph in self._small]
+            self._small_terms = self._rewritten(self._small)
+            return list(self._small_terms(*values))
 
     def _evaluate(self, graph: Variable, values: Sequence[np.ndarray]) -> float:
         """Evaluate a term, with rewrites if its graph needs them, as that of `pymc.CAR` does."""
@@ -172,9 +173,9 @@ class LogTerms:
         except ValueError:
             return float(self._rewritten(graph)(*values))
 
-    def _rewritten(self, graph: Variable) -> pytensor.compile.Function:
+    def _rewritten(self, graphs: Variable | list[Variable]) -> pytensor.compile.Function:
         return self._model.compile_fn(
-            graph, inputs=self._model.value_vars, point_fn=False, on_unused_input="ignore"
+            graphs, inputs=self._model.value_vars, point_fn=False, on_unused_input="ignore"
         )
 
     def _describe_cause(self, name: str, graph: Variable) -> str:

@@ -60,8 +60,8 @@ class RowsByIndex:
     effects : list of TensorVariable
         Value variables, with groups along the first axis.
     correlated : collection of TensorVariable
-        Effects of which rows that take one entry of a group take all, and then choose one. So do
-        rows of a product with a matrix.
+        Effects of which all entries of a group are gathered for ``x[i, j]``, and one is chosen. So
+        are those of products with a matrix.
 
     Attributes
     ----------
@@ -94,7 +94,10 @@ class RowsByIndex:
             if taken is not None and self._uses_effects(node.inputs[0]):
                 if taken.entry is not None and self._mixes_columns(node.inputs[0]):
                     row, column = taken.entry
-                    chosen = _entry_of_row(self._entries(node.inputs[0], row), column)
+                    matrix = node.inputs[0]
+                    entries = self._entries(matrix, row)
+                    is_chosen = pt.eq(column[:, None], np.arange(matrix.type.shape[1]))
+                    chosen = (entries * is_chosen).sum(axis=1)  # the others times zero
                 else:
                     chosen = taken.part_of(self._entries(taken.source, taken.index))
                 replacements[node.outputs[0]] = chosen
@@ -194,12 +197,6 @@ class RowsByIndex:
 def _joined(columns: Sequence[TensorVariable], ndim: int) -> TensorVariable:
     """Join columns to a matrix; for ``ndim=1`` there is one."""
     return columns[0] if ndim == 1 else pt.stack(columns, axis=1)
-
-
-def _entry_of_row(entries: TensorVariable, column: TensorVariable) -> TensorVariable:
-    """Choose an entry of each row, as a sum in which all others are multiplied by zero."""
-    is_chosen = pt.eq(column[:, None], np.arange(entries.type.shape[1]))
-    return (entries * is_chosen).sum(axis=1)
 
 
 class Taken(NamedTuple):

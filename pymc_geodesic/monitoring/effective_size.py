@@ -33,7 +33,7 @@ class EffectiveSizeSettings:
         Effective sample size below which a warning is issued: that per chain below which PyMC
         warns. With many coordinates the bound is lower; see `bound_on_smallest`.
     false_warnings : float
-        Probability of a warning if the size of each coordinate is twice `min_size`.
+        Upper bound on the probability of a warning if each size is twice `min_size`.
     n_kept : int
         Draws that are kept until they are added to the sums together, which takes a fifth of the
         time of adding each of them.
@@ -228,7 +228,7 @@ class EffectiveSizeMonitor(DrawMonitor):
         if self._n_draws < SETTINGS.min_draws or multiprocessing.parent_process() is not None:
             return None
         sizes = self.sizes()
-        bound = bound_on_smallest(sizes.size)
+        bound = bound_on_smallest(sizes.size + self._angles.size)
         order = np.argsort(sizes, kind="stable")
         small = order[sizes[order] < bound]
         if not small.size:

@@ -17,8 +17,8 @@ from pymc_geodesic.monitoring.diagnosis import Diagnosis
 
 PARTIAL_CENTERING = (
     "Use GMC() with its default metric, which adapts the parametrization of group effects and of "
-    "other vectors with a normal prior. If that has been used, the log says which are not adapted "
-    "and why: write these in the other parametrization, centered or non-centered."
+    "other vectors with a normal prior. The log lists the vectors that it does not adapt, with the "
+    "reason: write these in the other parametrization, centered or non-centered."
 )
 """Remedy for group effects without partial centering."""
 

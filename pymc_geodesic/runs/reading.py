@@ -170,7 +170,8 @@ def data_tree(
     tree = az.from_dict(
         groups, coords=labels["coords"], dims=labels["dims"], save_warmup=save_warmup
     )
-    library = {"inference_library": "pymc", "inference_library_version": pm.__version__}
+    version = run.key["identity"]["version of"]["pymc"]
+    library = {"inference_library": "pymc", "inference_library_version": version}
     for group in groups:
         tree[group].attrs |= library | {"tuning_steps": tune}
     return tree

@@ -423,9 +423,10 @@ def report_adaptation(step: GeodesicStep, adaptation: LangevinAdaptation) -> Non
         left_out = adaptation.count_rare_rows_left_out()
         if left_out:
             message = (
-                f"{source}: few minibatches contain the {left_out:,} rows of rare levels and "
-                "indicators, whose coefficients may have a wrong posterior. Use "
-                'minibatch_order="independent", with which every gradient contains these rows.'
+                f"{source}: many minibatches do not contain any row of some rare level or "
+                f"indicator ({left_out:,} rows altogether); the posterior of their coefficients "
+                'may be wrong. Use minibatch_order="independent", with which every gradient '
+                "contains these rows."
             )
             _log.warning(see(message, "stationarity"))
         if adaptation.cost is not None and adaptation.cost.advice:

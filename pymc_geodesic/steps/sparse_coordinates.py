@@ -68,7 +68,7 @@ def find_group_effects(
         return None
     names = [each.name for each in effects.effects]
     others = [name for name in names_with_unknown_scale(step.model) if name not in names]
-    reason = "its uses are not of the form effect[group], with an index of the same axis"
+    reason = "the prior is not normal, or uses are not of the form effect[group]"
     _report_uncentered(step, others, reason)
     if metric == "auto" and not effects.are_hierarchical:
         return None

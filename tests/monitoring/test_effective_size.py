@@ -90,6 +90,14 @@ def test_times_around_the_circle_do_not_matter():
     assert (found.coordinates, found.anchor) == (("x",), "few-effective-draws")
 
 
+def test_angles_of_which_only_the_sine_mixes_slowly():
+    rng = np.random.default_rng(1)
+    sine = 0.9 * np.tanh(autoregression(1_000, 0.99, 1))
+    angles = np.where(rng.random((1_000, 1)) < 0.5, np.arcsin(sine), np.pi - np.arcsin(sine))
+    assert observed(EffectiveSizeMonitor(LINE, angles=["x"]), angles).sizes().item() < 60.0
+    assert observed(EffectiveSizeMonitor(LINE), np.cos(angles)).sizes().item() > 300.0
+
+
 def test_signs_of_square_roots_do_not_matter():
     product = Product([("theta", Simplex(3), 1)])
     rng = np.random.default_rng(1)

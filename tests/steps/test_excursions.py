@@ -8,7 +8,7 @@ import pytest
 
 import pymc_geodesic as pg
 from tests.grids import slow
-from tests.steps.runs import sample
+from tests.steps.runs import INTERPRETED, sample
 
 N, TUNE, DRAWS = 2000, 400, 1000
 LATER_DRAW = 80
@@ -126,7 +126,7 @@ def rare_category():
 
 @pytest.mark.parametrize("seed", [5, slow(11)])
 def test_sgld_warns_of_draws_that_leave_the_posterior(rare_category, seed, caplog):
-    """Draws were 10 to 41 standard deviations below the mean, without a warning."""
+    """Draws that are not undone are within 12 standard deviations."""
     with rare_category, caplog.at_level(logging.WARNING, "pymc"):
         idata = pm.sample(
             step=pg.SGLD(batch_size=50), draws=1000, chains=4, cores=1, random_seed=seed,
@@ -137,6 +137,23 @@ def test_sgld_warns_of_draws_that_leave_the_posterior(rare_category, seed, caplo
     assert any(each.startswith(expected) for each in messages)
     b = idata.posterior["b"].values[..., 1]
     assert np.abs(b - np.median(b)).max() < 12.0 * np.median(b.std(axis=1))
+
+
+@pytest.mark.parametrize(("n_steps", "expected"), [(16, 1.0), (4, 4 / 16)])
+def test_displacements_in_a_normal_distribution(n_steps, expected):
+    """Their temperature is 1; a sum of fewer than 16 is divided by 16."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=50)
+        step = pg.SGLD(n_steps=n_steps, compile_kwargs=INTERPRETED)
+    found = []
+    step.setup_chain(np.random.default_rng(1), 300, 300)
+    point = model.initial_point()
+    for draw in range(600):
+        if draw == 300:
+            step.stop_tuning()
+        point, _ = step.step(point)
+        found.append(step.sampler.dynamics.displacement_temperature)
+    assert np.mean(found[300:]) == pytest.approx(expected, rel=0.05)
 
 
 def test_heavy_tails_are_no_excursions(caplog):

@@ -452,7 +452,7 @@ def test_log_names_effects_with_and_without_partial_centering(caplog):
         pm.Normal("y", a[GROUP] + trend[GROUP] * X + walk[GROUP], 1.0, observed=Y)
         pg.GMC()
     assert "GMC: partial centering of a, trend" in caplog.text
-    assert "GMC: no partial centering of walk: its uses are not of the form" in caplog.text
+    assert "GMC: no partial centering of walk: the prior is not normal" in caplog.text
 
 
 @pytest.mark.usefixtures("interpreted")
