@@ -1,7 +1,8 @@
 """Simulation-based calibration of hierarchical models with default settings.
 
 For parameters drawn from the prior and data drawn given them, the rank of a parameter among
-independent posterior draws is uniform (Talts and others, 2018).
+independent posterior draws is uniform (Talts and others, 2018). A correct sampler fails for one
+model in a thousand.
 """
 
 import numpy as np
@@ -75,4 +76,4 @@ def test_ranks_are_uniform(make, sampler):
     for name, found in ranks.items():
         for column in np.array(found).T:
             observed = np.bincount(column // 2, minlength=(N_RANKED + 1) // 2)
-            assert stats.chisquare(observed).pvalue > 0.01 / n_tests, (name, observed)
+            assert stats.chisquare(observed).pvalue > 0.001 / n_tests, (name, observed)
