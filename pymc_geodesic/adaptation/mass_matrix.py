@@ -121,7 +121,7 @@ def _root(rows: np.ndarray) -> np.ndarray:
 def diagonal_scale(x: np.ndarray, gradients: np.ndarray) -> np.ndarray:
     """Compute diagonal scales sqrt(sd(x) / sd(g)), with an upper bound; see `whitening_factor`."""
     sd, gradient_sd = x.std(axis=0), gradients.std(axis=0)
-    scale = SETTINGS.max_ratio * np.where(sd > 0.0, sd, 1.0 / SETTINGS.max_ratio)
+    scale = np.where(sd > 0.0, SETTINGS.max_ratio * sd, 1.0)
     known = (sd > 0.0) & (gradient_sd > 0.0)
     scale[known] = np.minimum(scale[known], np.sqrt(sd[known] / gradient_sd[known]))
     return np.clip(scale, *SETTINGS.scale_range)

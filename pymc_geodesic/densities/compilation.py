@@ -311,7 +311,7 @@ def _native(
     environment = {
         "__name__": __name__,  # Numba's cache imports this module
         "array_at": array_at,
-        # inlined, so that LLVM optimizes the graph once instead of three times
+        # inlined: otherwise LLVM optimizes the graph again for each function that calls it
         "function": numba_njit(jitted.py_func, inline="always"),
         **{dtype: getattr(np, dtype) for dtype in {"int64", "float64", *(d.dtype for d in inputs)}},
     }

@@ -75,18 +75,16 @@ def langevin_step(
 @part
 def adagrad_step(
     x: Vector, gradient: Vector, noise: Vector, step_size: float, sd: Vector, squares: Vector
-) -> tuple[float, float]:
-    """Update G, add Δ = (h²/2) P ∇log π + h c √P n to x; return −x·∇log π before, and Δ·P⁻¹Δ."""
+) -> float:
+    """Update G, take the step x ← x + (h²/2) P ∇log π + h c √P n; return −x·∇log π before."""
     drift = 0.5 * step_size * step_size
-    total = square = 0.0
+    total = 0.0
     for j in range(x.size):
         total -= x[j] * gradient[j]
         squares[j] += gradient[j] * gradient[j]
         metric = adagrad_preconditioner(squares[j])
-        change = drift * metric * gradient[j] + step_size * sd[j] * math.sqrt(metric) * noise[j]
-        x[j] += change
-        square += change * change / metric
-    return total, square
+        x[j] += drift * metric * gradient[j] + step_size * sd[j] * math.sqrt(metric) * noise[j]
+    return total
 
 
 @kernel
@@ -139,9 +137,9 @@ def sgld(
         Mean of −x·∇log π/m over the inner steps; its expectation is 1 in whitened coordinates,
         since minibatches are independent of the position.
     mean_square : float
-        Mean of Δ·P⁻¹Δ/m over the inner steps, where Δ is the change of x in a step. For a normal
-        distribution of covariance I and exact gradients, its expectation is h²/2 with averaged
-        noise and h²/(1 − h²/4) with Euler's method.
+        Mean of Δ·Δ/m over the inner steps, where Δ is the change of x in a step; 0 with AdaGrad.
+        For a normal distribution of covariance I, exact gradients and averaged noise, its
+        expectation is h²/2.
     clips : int
         Number of coordinates whose injected noise is clipped at zero, since the known noise is
         larger.
@@ -167,10 +165,10 @@ def sgld(
         if last_noise.size:
             average_with_last(noise, last_noise)
         if squares.size:
-            product, square = adagrad_step(x, gradient, noise, step_size, sd, squares)
+            total += adagrad_step(x, gradient, noise, step_size, sd, squares)
         else:
             product, square = langevin_step(x, gradient, noise, step_size, sd)
-        total += product
-        total_square += square
+            total += product
+            total_square += square
     n = minibatches.size * x.size
     return total / n, total_square / n, clips

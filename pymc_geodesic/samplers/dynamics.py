@@ -320,7 +320,7 @@ class OverdampedLangevin:
     Attributes
     ----------
     displacement_temperature : float
-        See `Dynamics`; Euler's method has Δ·Δ/(h² m), and AdaGrad Δ·P⁻¹Δ/(h² m).
+        See `Dynamics`. It refers to averaged noise, which adapted coordinates have.
     last_noise : ndarray, shape (size,) or (0,)
         Noise of the previous step; empty for Euler's method.
     squares : ndarray, shape (size,) or (0,)
@@ -373,9 +373,8 @@ class OverdampedLangevin:
             stream,
             self._scratch,
         )
-        scale = 2.0 if self._averaged else 1.0
-        scale *= min(len(minibatches) / MIN_DISPLACEMENTS, 1.0)
-        self.displacement_temperature = scale * mean_square / parameters.step_size**2
+        share = min(len(minibatches) / MIN_DISPLACEMENTS, 1.0)
+        self.displacement_temperature = 2.0 * share * mean_square / parameters.step_size**2
         return fill_blocks(temperature, product), clips
 
     @property

@@ -73,7 +73,7 @@ def find_group_effects(
     if metric == "auto" and not effects.are_hierarchical:
         return None
     if metric == "auto" and effects.n_dependent >= effects.n_entries:
-        reason = "vectors with a multivariate prior, as pm.ICAR, have at least as many coordinates"
+        reason = "as many coordinates or more have a multivariate prior, such as pm.ICAR"
         _report_uncentered(step, names, reason)
         return None
     _log.info(f"{type(step).__name__}: partial centering of {', '.join(names)}")

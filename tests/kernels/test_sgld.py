@@ -64,7 +64,7 @@ def by_hand(x, step_size, arguments, squares, stream, last, known):
         normal = 0.5 * (last + noise) if last.size else noise
         change = pull * metric * gradient + step_size * left * np.sqrt(metric) * normal
         x += change
-        square += change @ (change / metric)
+        square += 0.0 if squares.size else change @ change
         last[:] = noise if last.size else last
     n = SIZE * arguments.size
     return total / n, square / n, 0

@@ -56,7 +56,7 @@ def test_of_a_resumed_run(memory):
 
 
 def test_all_slow_coordinates_are_named():
-    """Two of many coordinates, and of an estimate with errors of a third."""
+    """Two of many coordinates, with a bound that allows for errors of a third."""
     product = Product([("x", Euclidean(300), 1), ("y", Euclidean(1), 1)])
     rng = np.random.default_rng(1)
     draws = rng.normal(size=(1_000, 301))
