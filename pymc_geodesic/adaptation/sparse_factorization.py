@@ -279,7 +279,7 @@ class _Elimination:
             columns=np.concatenate(columns).astype(np.uint32),
             couplings=np.concatenate(couplings).astype(np.float32),
             zero_sums=np.array(zero_sums, dtype=np.int64).reshape(-1, 2),
-            dense=(lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C"),
+            dense=_entries_above_diagonal(lower.T / pivots[:, np.newaxis]).astype(np.float32),
             precision=weight + prior,
             weight=weight,
         )
@@ -296,6 +296,11 @@ class _Elimination:
                 rows[own] -= rows[own].sum(axis=0) / (n + np.sqrt(n)) + rows[last] / np.sqrt(n)
         rows = self._local(coordinates)
         return matrix[np.ix_(rows, rows)], unconditional[coordinates]
+
+
+def _entries_above_diagonal(matrix: np.ndarray) -> np.ndarray:
+    """Return the entries above the diagonal, one row after the other."""
+    return matrix[~np.tri(len(matrix), dtype=bool)]
 
 
 def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndarray:

@@ -56,6 +56,7 @@ from pymc_geodesic.runtime.jit import (
     compiled_for_c,
     part,
 )
+from pymc_geodesic.runtime.sparse_rows import add_row, dot_row
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +82,10 @@ class TriangularFactor:
         First and last (exclusive) coordinate of each effect that sums to zero, which are dense.
         Columns with these numbers, and ``size + k`` for the last one, are the entries of the effect
         k, of which there is one more than coordinates.
-    dense : ndarray of float32, shape (size − n_sparse, size − n_sparse)
-        L_ki / L_ii of the other rows, above the diagonal. Like ``couplings`` in single precision:
-        any numbers define a change of coordinates, and these take half the time to read.
+    dense : ndarray of float32, shape (n (n − 1) / 2,)
+        L_ki / L_ii of the other n rows, above the diagonal, one row after the other. Like
+        ``couplings`` in single precision: any numbers define a change of coordinates, and these
+        take half the time to read.
     precision : ndarray, shape (size,)
         D.
     weight : ndarray, shape (size,)
@@ -116,6 +118,8 @@ class Coordinates(NamedTuple):
     ----------
     order, segments, starts, columns, couplings, zero_sums, dense, precision, weight
         See `TriangularFactor`.
+    sd : ndarray, shape (size,)
+        1 / √D.
     entry : ndarray of int, shape (size,)
         In the order of elimination, the entry of the effects, or −1 for other coordinates.
     center : ndarray, shape (size,)
@@ -137,6 +141,7 @@ class Coordinates(NamedTuple):
     dense: np.ndarray
     precision: Vector
     weight: Vector
+    sd: Vector
     entry: Integers
     center: Vector
     is_offset: np.ndarray
@@ -191,33 +196,25 @@ def _contract_zero_sums(zero_sums: np.ndarray, bar: Vector) -> None:
         x -= x.sum() / (n + math.sqrt(n)) + last / math.sqrt(n)
 
 
-@part(reorders_sums=False)
-def _sparse_coupling(at: Coordinates, i: int, away: Vector) -> float:
-    """Return s_i of a sparse row, from e − c of the coordinates that are eliminated later."""
-    total = 0.0
-    for j in range(at.starts[i], at.starts[i + 1]):
-        total += at.couplings[j] * away[at.columns[j]]
-    return -total
-
-
 @part
-def _dense_coupling(at: Coordinates, i: int, away: Vector) -> float:
-    """Return s_i of a dense row."""
-    k = i - at.starts.size + 1
-    row = at.dense[k, k + 1 :]
-    rest = away[i + 1 : i + 1 + row.size]
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * rest[j]
-    return -total
+def _dense_row(at: Coordinates, i: int) -> np.ndarray:
+    """Return the couplings of a dense row with all coordinates after it."""
+    n_later = at.order.size - i - 1
+    end = at.dense.size - n_later * (n_later - 1) // 2
+    return at.dense[end - n_later : end]
 
 
 @part
 def _coupling(at: Coordinates, i: int, away: Vector) -> float:
     """Return s_i, from e − c of the coordinates that are eliminated later."""
     if i < at.starts.size - 1:
-        return _sparse_coupling(at, i, away)
-    return _dense_coupling(at, i, away)
+        return -dot_row(at.couplings, at.columns, at.starts[i], at.starts[i + 1], away)
+    row = _dense_row(at, i)
+    rest = away[i + 1 : i + 1 + row.size]
+    total = 0.0
+    for j in range(row.size):
+        total += row[j] * rest[j]
+    return -total
 
 
 @part
@@ -250,14 +247,17 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
     for number in range(n_segments):
         segment = n_segments - 1 - number
         first, last = at.segments[segment, 0], at.segments[segment, 1]
-        # sparse rows of a segment are not coupled; ascending is the faster order to read them
-        ascends = first < at.starts.size - 1
+        is_sparse = first < at.starts.size - 1
         if last == at.starts.size - 1:  # sparse rows begin
             _expand_zero_sums(at.zero_sums, work.away)
+        if is_sparse:  # not coupled within a segment
+            for i in range(first, last):
+                work.coupling[i] = _coupling(at, i, work.away)
         for j in range(last - first):
-            i = first + j if ascends else last - 1 - j
-            s = _coupling(at, i, work.away)
-            t = z[at.order[i]] / math.sqrt(at.precision[i])
+            i = last - 1 - j
+            if not is_sparse:
+                work.coupling[i] = _coupling(at, i, work.away)
+            s, t = work.coupling[i], z[at.order[i]] * at.sd[i]
             a, k = at.entry[i], at.spline[i]
             if a < 0:
                 work.away[i] = s + t
@@ -277,7 +277,7 @@ def _to_position(at: Coordinates, prior: Callback, work: Work, z: Vector, miniba
                 )
                 log_jacobian += 0.5 * math.log(r) - log_q[a]
                 work.r[i] = r
-            work.coupling[i], work.own[i] = s, t
+            work.own[i] = t
         if at.segments[segment, 2]:
             evaluate(prior.address, work.point, minibatch, prior.context, work.prior)
     return log_jacobian
@@ -318,7 +318,7 @@ def _to_gradient(
         if at.segments[segment, 0] == n_sparse:  # dense rows begin
             _contract_zero_sums(at.zero_sums, bar)
         for i in range(at.segments[segment, 0], at.segments[segment, 1]):
-            a, where, sd = at.entry[i], at.order[i], 1.0 / math.sqrt(at.precision[i])
+            a, where, sd = at.entry[i], at.order[i], at.sd[i]
             if a < 0:
                 bar[i] += gradient[where]
                 slope = bar[i]
@@ -345,15 +345,14 @@ def _to_gradient(
                 # d log r / d log p = −p / (w + p)
                 work.point[size + n + a] -= by_log_r * (1.0 - at.weight[i] * r / at.precision[i])
             if i < n_sparse:
-                for j in range(at.starts[i], at.starts[i + 1]):
-                    bar[at.columns[j]] -= at.couplings[j] * slope
+                add_row(at.couplings, at.columns, at.starts[i], at.starts[i + 1], -slope, bar)
             else:
-                row, rest = at.dense[i - n_sparse, i - n_sparse + 1 :], bar[i + 1 : size]
+                row, rest = _dense_row(at, i), bar[i + 1 : size]
                 for j in range(row.size):
                     rest[j] -= row[j] * slope
 
 
-_POINTERS = 28
+_POINTERS = 29
 (_INNER, _INNER_CONTEXT, _N_INNER, _PRIOR, _PRIOR_CONTEXT, _N_PRIOR) = range(6)
 (_SIZE, _N_SPARSE, _N_ENTRIES, _N_SEGMENTS, _N_COUPLINGS, _N_ZERO_SUMS, _N_SPLINES) = range(6, 13)
 _FIRST = 13
@@ -374,15 +373,16 @@ def _in_centered_coordinates(position: Any, minibatch: int, context: Any, output
         array_at(table[_FIRST + 3], (n_couplings,), np.uint32),
         array_at(table[_FIRST + 4], (n_couplings,), np.float32),
         array_at(table[_FIRST + 5], (n_zero_sums, 2), np.int64),
-        array_at(table[_FIRST + 6], (n_dense, n_dense), np.float32),
+        array_at(table[_FIRST + 6], (n_dense * (n_dense - 1) // 2,), np.float32),
         array_at(table[_FIRST + 7], (size,), np.float64),
         array_at(table[_FIRST + 8], (size,), np.float64),
-        array_at(table[_FIRST + 9], (size,), np.int64),
-        array_at(table[_FIRST + 10], (size,), np.float64),
-        array_at(table[_FIRST + 11], (size,), np.bool_),
-        array_at(table[_FIRST + 12], (size,), np.int64),
-        array_at(table[_FIRST + 13], (table[_N_SPLINES], 2), np.float64),
-        array_at(table[_FIRST + 14], (table[_N_SPLINES], _N_INTERVALS, 4), np.float64),
+        array_at(table[_FIRST + 9], (size,), np.float64),
+        array_at(table[_FIRST + 10], (size,), np.int64),
+        array_at(table[_FIRST + 11], (size,), np.float64),
+        array_at(table[_FIRST + 12], (size,), np.bool_),
+        array_at(table[_FIRST + 13], (size,), np.int64),
+        array_at(table[_FIRST + 14], (table[_N_SPLINES], 2), np.float64),
+        array_at(table[_FIRST + 15], (table[_N_SPLINES], _N_INTERVALS, 4), np.float64),
     )
     n_point, memory = size + 4 * n, table[_POINTERS]
     after = 2 * n_point + 4 * size + 1
@@ -457,7 +457,7 @@ def _whitened(
             e = away[i] + at.center[i]
             remaining = at.center[i] + s - _centered_mean(at, i, mean[a], shift[a])
             t = (e - mean[a] - r * remaining) / math.sqrt(r)
-        z[at.order[i]] = t * math.sqrt(at.precision[i])
+        z[at.order[i]] = t / at.sd[i]
     return z
 
 
@@ -573,6 +573,7 @@ class PartialCentering:
             factor.dense,
             factor.precision,
             factor.weight,
+            1.0 / np.sqrt(factor.precision),
             np.ascontiguousarray(entry[factor.order]),
             np.ascontiguousarray(self.effects(center)[factor.order]),
             np.ascontiguousarray(is_offset[factor.order]),

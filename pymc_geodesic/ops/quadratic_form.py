@@ -13,6 +13,7 @@ from pytensor.graph.op import Op
 from scipy import sparse
 
 from pymc_geodesic.ops.numba_backend import LoopOp
+from pymc_geodesic.runtime.sparse_rows import add_row, dot_row
 
 
 class SparseQuadraticForm(LoopOp, Op):
@@ -83,13 +84,9 @@ class SparseQuadraticForm(LoopOp, Op):
                 raise ValueError("the vector does not have the length of the matrix")
             product = np.zeros(n)
             for i in range(n):
-                at_row = x[i]
-                total = values[starts[i]] * at_row
-                for k in range(starts[i] + 1, starts[i + 1]):
-                    j = np.uintp(columns[k])
-                    total += values[k] * x[j]
-                    product[j] += values[k] * at_row
-                product[i] += total
+                first, last = starts[i] + 1, starts[i + 1]
+                product[i] += values[starts[i]] * x[i] + dot_row(values, columns, first, last, x)
+                add_row(values, columns, first, last, x[i], product)
             form = 0.0
             for i in range(n):
                 form += x[i] * product[i]

@@ -19,6 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 from scipy import sparse
 
 from pymc_geodesic.ops.numba_backend import LoopOp
+from pymc_geodesic.runtime.sparse_rows import add_row, dot_row
 
 _NOT_DIFFERENTIABLE = "The non-zeros are data; only products with them are differentiated"
 
@@ -224,10 +225,7 @@ class SparseDot(_Product):
                 n = rows.shape[0]
                 result = np.empty(n, dtype)
                 for i in range(n):
-                    total = dtype.type(0)
-                    for k in range(rows[i, 0], rows[i, 1]):
-                        total += values[k] * weights[np.uintp(columns[k])]
-                    result[i] = total
+                    result[i] = dot_row(values, columns, rows[i, 0], rows[i, 1], weights)
                 return result
 
         else:
@@ -316,11 +314,14 @@ class SparseTransposeDot(_Product):
                     raise ValueError("there must be one residual for each row")
                 result = np.zeros(width, dtype)
                 for i in range(n):
-                    residual = residuals[i]
-                    if residual != 0.0:
-                        for k in range(rows[i, 0], rows[i, 1]):
-                            value = values[k] * values[k] if squared else values[k]
-                            result[np.uintp(columns[k])] += value * residual
+                    first, last, residual = rows[i, 0], rows[i, 1], residuals[i]
+                    if residual == 0.0:
+                        continue
+                    if not squared:
+                        add_row(values, columns, first, last, residual, result)
+                        continue
+                    for k in range(first, last):
+                        result[np.uintp(columns[k])] += values[k] * values[k] * residual
                 return result
 
         else:

@@ -28,7 +28,8 @@ def test_factor_of_crossed_and_nested_groups(links):
     for i in range(factor.n_sparse):
         part = slice(factor.starts[i], factor.starts[i + 1])
         upper[i, factor.columns[part]] = factor.couplings[part]
-    upper[factor.n_sparse :, factor.n_sparse :] = factor.dense
+    row, column = np.triu_indices(45 - factor.n_sparse, 1)
+    upper[factor.n_sparse + row, factor.n_sparse + column] = factor.dense
     found = upper.T @ np.diag(factor.precision) @ upper
     expected = matrix.toarray()[np.ix_(factor.order, factor.order)]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)  # in single precision
@@ -58,7 +59,8 @@ def test_factor_of_effects_that_sum_to_zero():
         part = slice(factor.starts[i], factor.starts[i + 1])
         couplings[i, factor.columns[part]] = factor.couplings[part]
     upper[:n_sparse] += couplings @ expand
-    upper[n_sparse:, n_sparse:] = factor.dense
+    row, column = np.triu_indices(13 - n_sparse, 1)
+    upper[n_sparse + row, n_sparse + column] = factor.dense
     found = upper.T @ np.diag(factor.precision) @ upper
     np.testing.assert_array_equal(factor.order, np.arange(13))
     np.testing.assert_allclose(found, expand.T @ matrix @ expand, rtol=1e-5, atol=1e-5)
