@@ -6,6 +6,7 @@ Also the subsample of the rows for the exploration phase.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from pymc_geodesic.failure_modes import see
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.estimator import GradientEstimator
+from pymc_geodesic.gradients.rows_of_coordinates import shares_of_rare_coordinates
 from pymc_geodesic.gradients.structured_hessian import HessianStructure
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
@@ -64,6 +66,10 @@ class EligibilitySettings:
         Maximum number of these rows: 500, or a minibatch if that is more. With first-order control
         variates, which evaluate each minibatch twice, an estimate then takes up to 1.5 times as
         long for minibatches of 500 and more rows.
+    generic_position : float
+        Standard deviation of the Euclidean coordinates of the position at which derivatives that
+        are zero show the rows of a coordinate. It is small, so that no link function is flat and
+        no hinge loss is zero, in spite of covariates with large values.
     """
 
     sample_rows: int = 5000
@@ -76,6 +82,7 @@ class EligibilitySettings:
     min_epoch: int = 100
     min_rare_share: float = 0.005
     max_rare_rows: int = 500
+    generic_position: float = 1e-3
 
 
 SETTINGS = EligibilitySettings()
@@ -118,32 +125,76 @@ def values_per_row(source: RowSource) -> int:
     return max(1, sum(math.prod(rows.shape[1:]) for rows in source.arrays.values()))
 
 
-def find_rare_rows(estimator: GradientEstimator) -> np.ndarray | None:
-    """Find rows that every gradient estimate should contain, such as those of rare indicators.
+def _rows_in_memory(source: RowSource) -> tuple[Mapping[str, np.ndarray], int] | None:
+    """Return the rows of one table in memory and their number; None for all other sources."""
+    parts = None if source.has_all_rows or source.is_streamed else source.all_rows()
+    return None if parts is None else next(iter(parts))
+
+
+def shares_of_rows(
+    estimator: GradientEstimator, gradient: AdaptedGradient, product: Product
+) -> dict[str, np.ndarray]:
+    """Compute the shares of the rows in rare levels, entries and coordinates.
 
     Parameters
     ----------
     estimator : GradientEstimator
+    gradient : AdaptedGradient
+    product : Product
+        The variables, Euclidean ones first.
+
+    Returns
+    -------
+    dict of str to ndarray, shape (n_rows,)
+        See `pymc_geodesic.minibatches.stratified_sample`; empty if the rows are not those of one
+        table in memory.
+    """
+    source = estimator.source
+    parts = _rows_in_memory(source)
+    if parts is None:
+        return {}
+    arrays, n_rows = parts
+    shares = estimator.row_shares(arrays)
+    if gradient.total is not None:
+        x = product.random_point(np.random.default_rng(0))
+        x[: gradient.n_euclidean] *= SETTINGS.generic_position
+        max_rows = max(SETTINGS.max_rare_rows, source.batch_size)
+        shares["rare coordinates"] = shares_of_rare_coordinates(
+            gradient.total, x, arrays, n_rows, max_rows
+        )
+    return shares
+
+
+def find_rare_rows(source: RowSource, shares: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Find rows that every gradient estimate should contain, such as those of rare indicators.
+
+    Parameters
+    ----------
+    source : RowSource
+    shares : mapping of str to ndarray, shape (n_rows,)
+        See `shares_of_rows`.
 
     Returns
     -------
     ndarray of bool, shape (n_rows,), or None
         None if there are none, or the rows are not those of one table in memory.
     """
-    source = estimator.source
-    parts = None if source.has_all_rows or source.is_streamed else source.all_rows()
+    parts = _rows_in_memory(source)
     if parts is None:
         return None
-    arrays, n_rows = next(iter(parts))
+    arrays, n_rows = parts
     batch_size = source.batch_size
     least = max(batch_size / n_rows, SETTINGS.min_rare_share)
-    shares = largest_shares(arrays, n_rows, least, estimator.row_shares(arrays))
-    is_rare = select_rare_rows(shares, least, max(SETTINGS.max_rare_rows, batch_size))
+    largest = largest_shares(arrays, n_rows, least, shares)
+    is_rare = select_rare_rows(largest, least, max(SETTINGS.max_rare_rows, batch_size))
     return is_rare if is_rare.any() else None
 
 
 def sample_rows(
-    estimator: GradientEstimator, size: int, is_complete: np.ndarray | None = None
+    source: RowSource,
+    size: int,
+    shares: Mapping[str, np.ndarray],
+    is_complete: np.ndarray | None = None,
 ) -> RowSample:
     """Draw a weighted subsample of the rows for the exploration; all rows if they are few.
 
@@ -152,13 +203,14 @@ def sample_rows(
 
     Parameters
     ----------
-    estimator : GradientEstimator
+    source : RowSource
     size : int
         Number of coordinates.
+    shares : mapping of str to ndarray, shape (n_rows,)
+        See `shares_of_rows`.
     is_complete : ndarray of bool, shape (n_rows,), optional
         Rows that every gradient estimate contains.
     """
-    source = estimator.source
     n_rows = source.n_rows
     wanted = sample_size(n_rows, size, source.batch_size, values_per_row(source))
     if wanted == n_rows and not source.replaces_arrays:
@@ -166,7 +218,6 @@ def sample_rows(
         return RowSample.simple(arrays, n_rows, n_rows)
     if not source.is_streamed:
         arrays, _ = next(iter(source.all_rows() or ()))
-        shares = estimator.row_shares(arrays)
         sample = stratified_sample(arrays, n_rows, wanted, shares, is_complete)
         if sample is not None:
             return sample

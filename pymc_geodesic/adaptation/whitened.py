@@ -30,7 +30,7 @@ from pymc_geodesic.adaptation.centering import SETTINGS as CENTERING
 from pymc_geodesic.adaptation.centering import find_center
 from pymc_geodesic.adaptation.components import curved_points, describe_adaptation
 from pymc_geodesic.adaptation.control_variates import ControlVariateOrder, principal_directions
-from pymc_geodesic.adaptation.eligibility import find_rare_rows, sample_rows
+from pymc_geodesic.adaptation.eligibility import find_rare_rows, sample_rows, shares_of_rows
 from pymc_geodesic.adaptation.gradient_noise import SETTINGS as NOISE
 from pymc_geodesic.adaptation.gradient_noise import NoiseMeasurement
 from pymc_geodesic.adaptation.langevin_parameters import SETTINGS as LANGEVIN
@@ -227,7 +227,7 @@ class WhitenedAdaptation:
         self._warm_up = WarmUp(n_tune, n_exploration, np.zeros(self.product.size))
         self._has_sample = False
         if n_tune or self.is_tuned:
-            self._find_rare_rows()
+            self._use_rows(has_sample=n_tune > 0)
         if not n_tune and self.is_tuned:
             self.gradient.recompute_center()
             return
@@ -236,8 +236,6 @@ class WhitenedAdaptation:
         self.gradient.remove_control_variates()
         self._explorer.initialize(np.zeros(2, dtype=np.uint64), n_exploration, 0)
         self._noise.reset()
-        if n_tune:
-            self._use_sample()
 
     def propose(self, chain: LangevinChain, *, tune: bool) -> Proposal:
         """Choose parameters and minibatches; see `LangevinAdaptation`."""
@@ -300,30 +298,35 @@ class WhitenedAdaptation:
         """Find a funnel in the draws of the exploration."""
         return self._trajectories.funnel()
 
-    def _find_rare_rows(self) -> None:
-        """Let all gradient estimates contain the rows of rare indicators."""
+    def _use_rows(self, *, has_sample: bool) -> None:
+        """Let all gradient estimates contain the rows of rare indicators.
+
+        With ``has_sample`` the explorer uses a weighted sample of the rows.
+        """
+        self._has_sample = has_sample
         source = self._estimator.source
-        if self.gradient.rare is not None and not source.replaces_arrays:
-            self._is_rare = find_rare_rows(self._estimator)
-            self.gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
-
-    def count_rare_rows_left_out(self) -> int:
-        """Count the rows of rare indicators that minibatches drawn with replacement leave out."""
-        has_replacement = self._estimator.source.with_replacement
-        is_rare = find_rare_rows(self._estimator) if has_replacement else None
-        return 0 if is_rare is None else int(is_rare.sum())
-
-    def _use_sample(self) -> None:
-        """Let the explorer use a weighted sample of the rows."""
-        self._has_sample = True
-        if self._estimator.source.has_all_rows:
+        if source.has_all_rows:
             return
-        sample = sample_rows(self._estimator, self.product.size, self._is_rare)
+        shares = shares_of_rows(self._estimator, self.gradient, self._model_product)
+        if self.gradient.rare is not None and not source.replaces_arrays:
+            self._is_rare = find_rare_rows(source, shares)
+            self.gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
+        if not has_sample:
+            return
+        sample = sample_rows(source, self.product.size, shares, self._is_rare)
         self.gradient.set_sample(sample.arrays, sample.counts, sample.weights)
-        source = self._estimator.source
         self._noise.rare_row_probability = min(
             sample.n_noisy * source.batch_size / source.n_rows, 1.0
         )
+
+    def count_rare_rows_left_out(self) -> int:
+        """Count the rows of rare indicators that minibatches drawn with replacement leave out."""
+        source = self._estimator.source
+        if not source.with_replacement:
+            return 0
+        shares = shares_of_rows(self._estimator, self.gradient, self._model_product)
+        is_rare = find_rare_rows(source, shares)
+        return 0 if is_rare is None else int(is_rare.sum())
 
     # --- 2. centering ------------------------------------------------------------------------
 
@@ -583,11 +586,9 @@ class WhitenedAdaptation:
     def state(self, state: dict[str, Any]) -> None:
         self._warm_up = WarmUp(**copy.deepcopy(state["warm_up"]))
         self._bounded.state = state["bounded"]
-        if not self._has_sample:  # otherwise `initialize` has read the rows
-            if self._warm_up.n_tune or self.is_tuned:
-                self._find_rare_rows()
-            if self._warm_up.n_tune:
-                self._use_sample()
+        # otherwise `initialize` has read the rows
+        if not self._has_sample and (self._warm_up.n_tune or self.is_tuned):
+            self._use_rows(has_sample=self._warm_up.n_tune > 0)
         self._explorer.state = state["explorer"]
         self._noise.state = state["noise"]
         self._split.state = state["split"]

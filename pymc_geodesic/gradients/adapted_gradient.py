@@ -79,6 +79,8 @@ class AdaptedGradient:
         None until `compile_second_order`.
     rare : RareRows or None
         Rows that every estimate contains; None without minibatches.
+    total : TotalGradient or None
+        Gradient of any number of rows; None without minibatches.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class AdaptedGradient:
     ) -> None:
         self.size, self.n_euclidean = size, size - sum(widths)
         self.widths = list(widths)
-        self._total, self._all_rows = total, all_rows
+        self.total, self._all_rows = total, all_rows
         self._model_exact = exact
         self._exact = ChangeOfCoordinates(exact, size, widths, n_values=1)
         self._by_order: list[ChangeOfCoordinates | None] = [None, None, None]
@@ -174,8 +176,8 @@ class AdaptedGradient:
         weight: float | np.ndarray,
     ) -> None:
         """Restrict `exact` to a weighted subsample of the rows; see `TotalGradient.set_rows`."""
-        assert self._total is not None
-        self._total.set_rows(arrays, n_rows, weight)
+        assert self.total is not None
+        self.total.set_rows(arrays, n_rows, weight)
 
     def exact_gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradient over all rows, or over the subsample of `set_sample`."""
@@ -188,14 +190,14 @@ class AdaptedGradient:
     def gradient_of_all_rows(self, x: np.ndarray) -> np.ndarray:
         """Gradient over all rows, even if `exact` uses a subsample."""
         parts = None if self._all_rows is None else self._all_rows()
-        if self._total is None or parts is None:
+        if self.total is None or parts is None:
             return self.exact_gradient(x)
-        return self._total.sum_over(x, parts)[:-1]
+        return self.total.sum_over(x, parts)[:-1]
 
     def gradient_of_rows(self, x: np.ndarray) -> np.ndarray:
         """Gradient of the terms of all rows, without those that do not depend on rows."""
-        assert self._total is not None
-        return self._total.sum_over(x, self._read_all_rows(), rest=0.0)[:-1]
+        assert self.total is not None
+        return self.total.sum_over(x, self._read_all_rows(), rest=0.0)[:-1]
 
     def _read_all_rows(self) -> Iterable[tuple[Mapping[str, np.ndarray], int]]:
         parts = None if self._all_rows is None else self._all_rows()

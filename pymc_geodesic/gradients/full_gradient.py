@@ -171,6 +171,32 @@ class TotalGradient:
                 self.set_rows(before, counts, stratum_weights)
         return total
 
+    def gradient_of_rows(
+        self, position: np.ndarray, arrays: Mapping[str, np.ndarray], first: int, last: int
+    ) -> np.ndarray:
+        """Gradient of consecutive rows, without the terms that do not depend on rows.
+
+        Parameters
+        ----------
+        position : ndarray, shape (size,)
+        arrays : mapping of str to ndarray
+            C-contiguous rows by container.
+        first, last : int
+            Range of the rows, without the last one.
+
+        Returns
+        -------
+        ndarray, shape (size,)
+        """
+        inner, output = self.inner, np.empty(self._size + 1)
+        for i, name in enumerate(self.names):
+            array = arrays[name]
+            inner.context[self.first_row_input + i] = array.ctypes.data + first * array.strides[0]
+        self.weights[:2] = 1.0, 0.0
+        evaluate(inner.address, position, last - first, inner.context, output)
+        inner.raise_error()
+        return output[:-1]
+
 
 class RowCurvature:
     """Gradients and Hessian-vector products of any number of rows.

@@ -196,14 +196,9 @@ class RareRows:
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
         """Gradient of the rare rows, shape (size,)."""
-        output = np.zeros(x.size + 1)
-        if len(self):
-            inner = self._total.inner
-            inner.context[self._inputs[:, 0]] = self._inputs[:, 1]
-            self._total.weights[:2] = 1.0, 0.0
-            evaluate(inner.address, x, len(self), inner.context, output)
-            inner.raise_error()
-        return output[:-1]
+        if not len(self):
+            return np.zeros(x.size)
+        return self._total.gradient_of_rows(x, self.arrays, 0, len(self))
 
     def hessian(self, x: np.ndarray, curvature: RowCurvature) -> StructuredHessian:
         """Hessian of the rare rows."""

@@ -151,12 +151,12 @@ def largest_shares(
         Numerical columns without a larger share are skipped.
     """
     largest = np.zeros(n_rows)
+    for share in shares.values():
+        np.maximum(largest, share, out=largest)
     for name, array in arrays.items():
-        share = shares.get(name)
-        if share is None:
-            share = _shares_of_columns(array, n_rows, least)
-        if share is not None:
-            np.maximum(largest, share, out=largest)
+        share_of_column = None if name in shares else _shares_of_columns(array, n_rows, least)
+        if share_of_column is not None:
+            np.maximum(largest, share_of_column, out=largest)
     return largest
 
 
@@ -213,7 +213,8 @@ def stratified_sample(
     n : int
         Number of rows of a simple random sample; strata add at most as many.
     shares : mapping of str to ndarray, shape (N,)
-        See `shares_of_levels` and `shares_of_entries`. Other containers have numerical columns, in
+        See `shares_of_levels` and `shares_of_entries`, by container, and
+        `pymc_geodesic.gradients.rows_of_coordinates`. Other containers have numerical columns, in
         which the share of a row is its share of the sum of squares.
     is_complete : ndarray of bool, shape (N,), optional
         Rows without gradient noise.

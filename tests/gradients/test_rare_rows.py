@@ -75,7 +75,7 @@ def test_sums_over_streamed_rows_leave_the_rows_and_weights(setup):
         yield setup.source.arrays, 10
         raise EOFError
 
-    total, output = setup.gradient._total, np.empty(setup.here.size + 1)
+    total, output = setup.gradient.total, np.empty(setup.here.size + 1)
     total.set_rows(setup.source.arrays, 7)
     expected = total.sum_over(setup.here, [(setup.source.arrays, 7)])
     total.sum_over(setup.here, [(setup.source.arrays, 3)])

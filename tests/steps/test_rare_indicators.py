@@ -6,6 +6,7 @@ import re
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pymc_geodesic as pg
@@ -30,6 +31,28 @@ def classifier(loss: str) -> pm.Model:
             pm.Potential("loss", -2.0 * pm.math.maximum(0.0, 1.0 - (2 * labels - 1) * score))
         else:
             pm.Bernoulli("y", logit_p=score, observed=labels)
+    return model
+
+
+def classifier_of_levels() -> pm.Model:
+    """Logistic regression with indicators that the model computes: levels, and a product."""
+    rng = np.random.default_rng(1)
+    shares = np.append([2e-4, 4e-4, 1e-3, 2e-3], np.full(8, (1.0 - 3.6e-3) / 8.0))
+    level = rng.choice(12, size=N_ROWS, p=shares)
+    first, second = (rng.random((2, N_ROWS)) < 0.03).astype(float)
+    score = -0.3 + 0.8 * first * second + 0.6 * first - 0.4 * second
+    y = (rng.random(N_ROWS) < 1.0 / (1.0 + np.exp(-score))).astype(int)
+    with pm.Model() as model:
+        level, first, second = (
+            pm.Data("level", level),
+            pm.Data("first", first),
+            pm.Data("second", second),
+        )
+        a, w = pm.Normal("a", 0.0, 2.0), pm.Normal("w", shape=7)
+        score = a + w[0] * first + w[1] * second + w[2] * first * second
+        for k in range(4):
+            score += w[3 + k] * pt.eq(level, k)
+        pm.Bernoulli("y", logit_p=score, observed=pm.Data("labels", y))
     return model
 
 
@@ -64,6 +87,36 @@ def test_rows_that_minibatches_leave_out_are_counted(caplog, order):
     messages = [each.getMessage() for each in caplog.records]
     assert len(messages) == (order == "random")
     assert all("rare level or indicator (342 rows altogether)" in each for each in messages)
+
+
+COMPUTED = {"minibatch": ["level", "first", "second", "labels"], "batch_size": 100}
+
+
+def test_rows_of_computed_indicators_are_counted(caplog):
+    """Those of four rare levels and of a product."""
+    with classifier_of_levels() as model, caplog.at_level(logging.WARNING, "pymc"):
+        pg.gSGNHT(minibatch_order="random", **COMPUTED)
+    level, first, second = (model[name].get_value() for name in ("level", "first", "second"))
+    n_rare = np.count_nonzero((level < 4) | (first * second > 0.0))
+    (message,) = (each.getMessage() for each in caplog.records)
+    assert f"rare level or indicator ({n_rare} rows altogether)" in message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", [pg.SGGMC, pg.gSGNHT])
+def test_coefficients_of_computed_indicators_are_accurate(sampler):
+    model, draws = classifier_of_levels(), []
+    for step, n in ((sampler, 1_000), (pg.GMC, 4_000)):
+        with model:
+            made = step(**COMPUTED) if step is sampler else step()
+            idata = pm.sample(
+                step=made, compute_convergence_checks=False, **(SAMPLE | {"draws": n})
+            )
+        draws.append(idata.posterior["w"].values[0])
+    w, exact = draws
+    sd = exact.std(axis=0)
+    assert np.abs((w.mean(axis=0) - exact.mean(axis=0)) / sd).max() < 0.25
+    assert np.abs(w.std(axis=0) / sd - 1.0).max() < 0.15
 
 
 @pytest.mark.slow
