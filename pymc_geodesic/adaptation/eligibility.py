@@ -19,6 +19,7 @@ from pymc_geodesic.gradients.structured_hessian import HessianStructure
 from pymc_geodesic.manifolds import Product
 from pymc_geodesic.minibatches.source import RowSource
 from pymc_geodesic.minibatches.stratified_sample import (
+    ROWS_PER_LEVEL,
     RowSample,
     largest_shares,
     select_rare_rows,
@@ -131,10 +132,22 @@ def _rows_in_memory(source: RowSource) -> tuple[Mapping[str, np.ndarray], int] |
     return None if parts is None else next(iter(parts))
 
 
+def _min_rare_share(source: RowSource) -> float:
+    return max(source.batch_size / source.n_rows, SETTINGS.min_rare_share)
+
+
+def _max_rare_rows(source: RowSource) -> int:
+    return max(source.batch_size, SETTINGS.max_rare_rows)
+
+
+def _sample_size(source: RowSource, size: int) -> int:
+    return sample_size(source.n_rows, size, source.batch_size, values_per_row(source))
+
+
 def shares_of_rows(
     estimator: GradientEstimator, gradient: AdaptedGradient, product: Product
-) -> dict[str, np.ndarray]:
-    """Compute the shares of the rows in rare levels, entries and coordinates.
+) -> np.ndarray | None:
+    """Compute the largest share of each row in a level, an indicator or a coordinate.
 
     Parameters
     ----------
@@ -145,55 +158,50 @@ def shares_of_rows(
 
     Returns
     -------
-    dict of str to ndarray, shape (n_rows,)
-        See `pymc_geodesic.minibatches.stratified_sample`; empty if the rows are not those of one
-        table in memory.
+    ndarray, shape (n_rows,), or None
+        See `pymc_geodesic.minibatches.stratified_sample.largest_shares`; None if the rows are not
+        those of one table in memory.
     """
     source = estimator.source
     parts = _rows_in_memory(source)
     if parts is None:
-        return {}
+        return None
     arrays, n_rows = parts
     shares = estimator.row_shares(arrays)
     if gradient.total is not None:
         x = product.random_point(np.random.default_rng(0))
         x[: gradient.n_euclidean] *= SETTINGS.generic_position
-        max_rows = max(SETTINGS.max_rare_rows, source.batch_size)
         shares["rare coordinates"] = shares_of_rare_coordinates(
-            gradient.total, x, arrays, n_rows, max_rows
+            gradient.total, x, arrays, n_rows, _max_rare_rows(source)
         )
-    return shares
+    share_in_sample = _sample_size(source, product.size) / n_rows / ROWS_PER_LEVEL
+    return largest_shares(arrays, n_rows, min(_min_rare_share(source), share_in_sample), shares)
 
 
-def find_rare_rows(source: RowSource, shares: Mapping[str, np.ndarray]) -> np.ndarray | None:
+def find_rare_rows(source: RowSource, shares: np.ndarray | None) -> np.ndarray | None:
     """Find rows that every gradient estimate should contain, such as those of rare indicators.
 
     Parameters
     ----------
     source : RowSource
-    shares : mapping of str to ndarray, shape (n_rows,)
+    shares : ndarray, shape (n_rows,), or None
         See `shares_of_rows`.
 
     Returns
     -------
     ndarray of bool, shape (n_rows,), or None
-        None if there are none, or the rows are not those of one table in memory.
+        None if there are none.
     """
-    parts = _rows_in_memory(source)
-    if parts is None:
+    if shares is None:
         return None
-    arrays, n_rows = parts
-    batch_size = source.batch_size
-    least = max(batch_size / n_rows, SETTINGS.min_rare_share)
-    largest = largest_shares(arrays, n_rows, least, shares)
-    is_rare = select_rare_rows(largest, least, max(SETTINGS.max_rare_rows, batch_size))
+    is_rare = select_rare_rows(shares, _min_rare_share(source), _max_rare_rows(source))
     return is_rare if is_rare.any() else None
 
 
 def sample_rows(
     source: RowSource,
     size: int,
-    shares: Mapping[str, np.ndarray],
+    shares: np.ndarray | None,
     is_complete: np.ndarray | None = None,
 ) -> RowSample:
     """Draw a weighted subsample of the rows for the exploration; all rows if they are few.
@@ -206,19 +214,17 @@ def sample_rows(
     source : RowSource
     size : int
         Number of coordinates.
-    shares : mapping of str to ndarray, shape (n_rows,)
+    shares : ndarray, shape (n_rows,), or None
         See `shares_of_rows`.
     is_complete : ndarray of bool, shape (n_rows,), optional
         Rows that every gradient estimate contains.
     """
-    n_rows = source.n_rows
-    wanted = sample_size(n_rows, size, source.batch_size, values_per_row(source))
-    if wanted == n_rows and not source.replaces_arrays:
-        arrays, _ = next(iter(source.all_rows() or ()))
-        return RowSample.simple(arrays, n_rows, n_rows)
-    if not source.is_streamed:
-        arrays, _ = next(iter(source.all_rows() or ()))
-        sample = stratified_sample(arrays, n_rows, wanted, shares, is_complete)
+    n_rows, wanted = source.n_rows, _sample_size(source, size)
+    parts = _rows_in_memory(source)
+    if parts is not None and wanted == n_rows and not source.replaces_arrays:
+        return RowSample.simple(parts[0], n_rows, n_rows)
+    if parts is not None and shares is not None:
+        sample = stratified_sample(parts[0], wanted, shares, is_complete)
         if sample is not None:
             return sample
     arrays, count = source.sample_rows(wanted)

@@ -145,10 +145,15 @@ def largest_shares(
 
     Parameters
     ----------
-    arrays, n_rows, shares
-        See `stratified_sample`.
+    arrays : mapping of str to ndarray, shape (at least N, ...)
+    n_rows : int
+        N.
     least : float
         Numerical columns without a larger share are skipped.
+    shares : mapping of str to ndarray, shape (N,)
+        See `shares_of_levels` and `shares_of_entries`, by container, and
+        `pymc_geodesic.gradients.rows_of_coordinates`. Other containers have numerical columns, in
+        which the share of a row is its share of the sum of squares.
     """
     largest = np.zeros(n_rows)
     for share in shares.values():
@@ -193,9 +198,8 @@ def select_rare_rows(shares: np.ndarray, least: float, max_rows: int) -> np.ndar
 
 def stratified_sample(
     arrays: Mapping[str, np.ndarray],
-    n_rows: int,
     n: int,
-    shares: Mapping[str, np.ndarray],
+    shares: np.ndarray,
     is_complete: np.ndarray | None = None,
 ) -> RowSample | None:
     """Sample rows with probabilities proportional to their shares in rare levels and indicators.
@@ -208,14 +212,10 @@ def stratified_sample(
     Parameters
     ----------
     arrays : mapping of str to ndarray, shape (at least N, ...)
-    n_rows : int
-        N.
     n : int
         Number of rows of a simple random sample; strata add at most as many.
-    shares : mapping of str to ndarray, shape (N,)
-        See `shares_of_levels` and `shares_of_entries`, by container, and
-        `pymc_geodesic.gradients.rows_of_coordinates`. Other containers have numerical columns, in
-        which the share of a row is its share of the sum of squares.
+    shares : ndarray, shape (N,)
+        See `largest_shares`.
     is_complete : ndarray of bool, shape (N,), optional
         Rows without gradient noise.
 
@@ -229,19 +229,18 @@ def stratified_sample(
     >>> import numpy as np
     >>> from pymc_geodesic.minibatches.stratified_sample import stratified_sample
     >>> indicator = np.repeat([0.0, 1.0], [9_990, 10])
-    >>> sample = stratified_sample({"x": indicator}, 10_000, 1_000, {})
+    >>> sample = stratified_sample({"x": indicator}, 1_000, indicator / 10.0)
     >>> sample.counts.tolist(), sample.weights.round(2).tolist()
     ([10, 999], [1.0, 10.0])
     >>> float(sample.arrays["x"].sum())
     10.0
     """
-    base = n / n_rows
-    largest = largest_shares(arrays, n_rows, base / ROWS_PER_LEVEL, shares)
-    is_rare = ROWS_PER_LEVEL * largest > base
+    base = n / len(shares)
+    is_rare = ROWS_PER_LEVEL * shares > base
     if not is_rare.any():
         return None
     rare = np.flatnonzero(is_rare)
-    probability = _probabilities(largest[rare], base, n)
+    probability = _probabilities(shares[rare], base, n)
     strata = [(rare[probability == p], p) for p in np.unique(probability)[::-1]]
     strata.append((np.flatnonzero(~is_rare), base))
     rng = np.random.default_rng(0)
@@ -252,9 +251,8 @@ def stratified_sample(
             chosen.append(np.sort(rng.choice(members, size=count, replace=False)))
             weights.append(members.size / count)
     rows = np.concatenate(chosen)
-    if is_complete is not None:
-        largest[is_complete] = 0.0
-    squares, fourth_powers = (largest**2).sum(), (largest**4).sum()
+    noisy = shares if is_complete is None else shares[~is_complete]
+    squares, fourth_powers = (noisy**2).sum(), (noisy**4).sum()
     return RowSample(
         {name: np.ascontiguousarray(array[rows]) for name, array in arrays.items()},
         np.array([len(each) for each in chosen]),

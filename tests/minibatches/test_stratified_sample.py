@@ -8,6 +8,7 @@ from scipy import sparse
 import pymc_geodesic as pg
 from pymc_geodesic.minibatches.stratified_sample import (
     ROWS_PER_LEVEL,
+    largest_shares,
     shares_of_entries,
     shares_of_levels,
     stratified_sample,
@@ -30,7 +31,7 @@ def zipf_levels(exponent: float, n_rows: int = N_ROWS, n_levels: int = N_LEVELS)
 def test_every_level_is_represented_and_weighted(exponent, n):
     levels = zipf_levels(exponent)
     counts = np.bincount(levels, minlength=N_LEVELS)
-    sample = stratified_sample({"level": levels}, N_ROWS, n, {"level": shares_of_levels(levels)})
+    sample = stratified_sample({"level": levels}, n, shares_of_levels(levels))
     assert sample.counts @ sample.weights == pytest.approx(N_ROWS)
     assert sample.counts.sum() <= 2 * n + len(sample.counts)
     weights = np.repeat(sample.weights, sample.counts)
@@ -45,8 +46,7 @@ def test_every_level_is_represented_and_weighted(exponent, n):
 def test_sample_of_equally_rare_levels_is_bounded(rows_per_level):
     """Levels of a balanced panel are all in one stratum, which is larger than the sample."""
     levels = np.arange(N_ROWS) // rows_per_level
-    shares = {"level": shares_of_levels(levels)}
-    sample = stratified_sample({"level": levels}, N_ROWS, 1_000, shares)
+    sample = stratified_sample({"level": levels}, 1_000, shares_of_levels(levels))
     assert sample.counts.sum() <= 2 * 1_000 + 1
     assert sample.counts @ sample.weights == pytest.approx(N_ROWS)
 
@@ -55,7 +55,8 @@ def test_no_strata_where_all_levels_are_frequent():
     rng = np.random.default_rng(1)
     arrays = {"level": rng.integers(8, size=N_ROWS), "x": rng.normal(size=(N_ROWS, 3))}
     shares = {"level": shares_of_levels(arrays["level"])}
-    assert stratified_sample(arrays, N_ROWS, 5_000, shares) is None
+    shares = largest_shares(arrays, N_ROWS, 0.0, shares)
+    assert stratified_sample(arrays, 5_000, shares) is None
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e6])
@@ -66,7 +67,8 @@ def test_rare_indicators_in_dense_columns(shift):
     rare = rng.choice(N_ROWS, size=7, replace=False)
     columns[rare, 2] = 30.0
     columns += shift
-    sample = stratified_sample({"X": columns}, N_ROWS, 1_000, {})
+    shares = largest_shares({"X": columns}, N_ROWS, 0.0, {})
+    sample = stratified_sample({"X": columns}, 1_000, shares)
     in_sample = sample.arrays["X"][:, 2] > shift + 15.0
     assert in_sample.sum() == 7
     np.testing.assert_array_equal(np.repeat(sample.weights, sample.counts)[in_sample], 1.0)
