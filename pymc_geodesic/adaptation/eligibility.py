@@ -5,6 +5,7 @@ Also the subsample of the rows for the exploration phase.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from pymc_geodesic.minibatches.stratified_sample import (
     select_rare_rows,
     stratified_sample,
 )
+
+_log = logging.getLogger("pymc")
 
 
 @dataclass(frozen=True)
@@ -67,10 +70,12 @@ class EligibilitySettings:
         Maximum number of these rows: 500, or a minibatch if that is more. With first-order control
         variates, which evaluate each minibatch twice, an estimate then takes up to 1.5 times as
         long for minibatches of 500 and more rows.
-    generic_position : float
+    position_sd : float
         Standard deviation of the Euclidean coordinates of the position at which derivatives that
-        are zero show the rows of a coordinate. It is small, so that no link function is flat and
-        no hinge loss is zero, in spite of covariates with large values.
+        are not zero show the rows of a coordinate. It is small, so that the mean of few rows is
+        where a link function is flat, or a hinge loss is zero.
+    partitions_with_kinks : int
+        See `pymc_geodesic.gradients.rows_of_coordinates.shares_of_rare_coordinates`.
     """
 
     sample_rows: int = 5000
@@ -83,7 +88,8 @@ class EligibilitySettings:
     min_epoch: int = 100
     min_rare_share: float = 0.005
     max_rare_rows: int = 500
-    generic_position: float = 1e-3
+    position_sd: float = 1e-3
+    partitions_with_kinks: int = 3
 
 
 SETTINGS = EligibilitySettings()
@@ -136,10 +142,6 @@ def _min_rare_share(source: RowSource) -> float:
     return max(source.batch_size / source.n_rows, SETTINGS.min_rare_share)
 
 
-def _max_rare_rows(source: RowSource) -> int:
-    return max(source.batch_size, SETTINGS.max_rare_rows)
-
-
 def _sample_size(source: RowSource, size: int) -> int:
     return sample_size(source.n_rows, size, source.batch_size, values_per_row(source))
 
@@ -167,15 +169,24 @@ def shares_of_rows(
     if parts is None:
         return None
     arrays, n_rows = parts
-    shares = estimator.row_shares(arrays)
-    if gradient.total is not None:
-        x = product.random_point(np.random.default_rng(0))
-        x[: gradient.n_euclidean] *= SETTINGS.generic_position
-        shares["rare coordinates"] = shares_of_rare_coordinates(
-            gradient.total, x, arrays, n_rows, _max_rare_rows(source)
-        )
     share_in_sample = _sample_size(source, product.size) / n_rows / ROWS_PER_LEVEL
-    return largest_shares(arrays, n_rows, min(_min_rare_share(source), share_in_sample), shares)
+    least = _min_rare_share(source)
+    shares = largest_shares(
+        arrays, n_rows, min(least, share_in_sample), estimator.row_shares(arrays)
+    )
+    if gradient.total is None or estimator.depends_on_others:
+        return shares
+    x = product.random_point(np.random.default_rng(0))
+    x[: gradient.n_euclidean] *= SETTINGS.position_sd
+    n_partitions = SETTINGS.partitions_with_kinks if estimator.has_kinks else 1
+    try:
+        of_coordinates = shares_of_rare_coordinates(
+            gradient.total, x, arrays, n_rows, int(1.0 / least), n_partitions
+        )
+    except Exception as error:  # an Op of the user raises at this position
+        _log.debug("Rows of rare coordinates are not searched for: %s", error)
+        return shares
+    return np.maximum(shares, of_coordinates)
 
 
 def find_rare_rows(source: RowSource, shares: np.ndarray | None) -> np.ndarray | None:
@@ -194,7 +205,8 @@ def find_rare_rows(source: RowSource, shares: np.ndarray | None) -> np.ndarray |
     """
     if shares is None:
         return None
-    is_rare = select_rare_rows(shares, _min_rare_share(source), _max_rare_rows(source))
+    max_rows = max(SETTINGS.max_rare_rows, source.batch_size)
+    is_rare = select_rare_rows(shares, _min_rare_share(source), max_rows)
     return is_rare if is_rare.any() else None
 
 

@@ -34,7 +34,7 @@ class FactorizationSettings:
     Attributes
     ----------
     max_dense : int
-        Maximum number of coordinates with a dense factor, 64 MB.
+        Maximum number of coordinates with a dense factor, 32 MB.
     max_fill : float
         Maximum number of scalar products for the elimination of one group if more coordinates
         remain. They take about a second.
@@ -279,7 +279,7 @@ class _Elimination:
             columns=np.concatenate(columns).astype(np.uint32),
             couplings=np.concatenate(couplings).astype(np.float32),
             zero_sums=np.array(zero_sums, dtype=np.int64).reshape(-1, 2),
-            dense=_entries_above_diagonal(lower.T / pivots[:, np.newaxis]).astype(np.float32),
+            dense=_above_diagonal((lower.T / pivots[:, np.newaxis]).astype(np.float32, order="C")),
             precision=weight + prior,
             weight=weight,
         )
@@ -298,7 +298,7 @@ class _Elimination:
         return matrix[np.ix_(rows, rows)], unconditional[coordinates]
 
 
-def _entries_above_diagonal(matrix: np.ndarray) -> np.ndarray:
+def _above_diagonal(matrix: np.ndarray) -> np.ndarray:
     """Return the entries above the diagonal, one row after the other."""
     return matrix[~np.tri(len(matrix), dtype=bool)]
 

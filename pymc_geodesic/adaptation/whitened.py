@@ -305,7 +305,7 @@ class WhitenedAdaptation:
         """
         self._has_sample = has_sample
         source = self._estimator.source
-        if source.has_all_rows:
+        if source.has_all_rows or (source.replaces_arrays and not has_sample):
             return
         shares = shares_of_rows(self._estimator, self.gradient, self._model_product)
         if self.gradient.rare is not None and not source.replaces_arrays:

@@ -28,7 +28,6 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.fg import FunctionGraph
 from pytensor.link.basic import JITLinker
 from pytensor.link.numba.cache import compile_numba_function_src
-from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key, numba_njit
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
@@ -306,6 +305,8 @@ def _native(
     n_outputs: int,
     has_values: bool,
 ) -> GradientFunction:
+    from pytensor.link.numba.dispatch.basic import numba_funcify_and_cache_key, numba_njit
+
     source = _numba_source(shapes, inputs, n_outputs, has_values)
     jitted, graph_key = numba_funcify_and_cache_key(graph)
     environment = {

@@ -172,29 +172,29 @@ class TotalGradient:
         return total
 
     def gradient_of_rows(
-        self, position: np.ndarray, arrays: Mapping[str, np.ndarray], first: int, last: int
+        self, position: np.ndarray, arrays: Mapping[str, np.ndarray], n_rows: int
     ) -> np.ndarray:
-        """Gradient of consecutive rows, without the terms that do not depend on rows.
+        """Gradient of the first rows of arrays, without the terms that do not depend on rows.
+
+        The rows of `logp_grad` stay those of the last `set_rows`.
 
         Parameters
         ----------
         position : ndarray, shape (size,)
         arrays : mapping of str to ndarray
             C-contiguous rows by container.
-        first, last : int
-            Range of the rows, without the last one.
+        n_rows : int
 
         Returns
         -------
         ndarray, shape (size,)
         """
-        inner, output = self.inner, np.empty(self._size + 1)
+        output = np.zeros(self._size + 1)
         for i, name in enumerate(self.names):
-            array = arrays[name]
-            inner.context[self.first_row_input + i] = array.ctypes.data + first * array.strides[0]
+            self.inner.point_at(self.first_row_input + i, arrays[name])
         self.weights[:2] = 1.0, 0.0
-        evaluate(inner.address, position, last - first, inner.context, output)
-        inner.raise_error()
+        evaluate(self.inner.address, position, n_rows, self.inner.context, output)
+        self.inner.raise_error()
         return output[:-1]
 
 

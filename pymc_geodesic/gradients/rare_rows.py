@@ -198,7 +198,7 @@ class RareRows:
         """Gradient of the rare rows, shape (size,)."""
         if not len(self):
             return np.zeros(x.size)
-        return self._total.gradient_of_rows(x, self.arrays, 0, len(self))
+        return self._total.gradient_of_rows(x, self.arrays, len(self))
 
     def hessian(self, x: np.ndarray, curvature: RowCurvature) -> StructuredHessian:
         """Hessian of the rare rows."""

@@ -151,17 +151,16 @@ def largest_shares(
     least : float
         Numerical columns without a larger share are skipped.
     shares : mapping of str to ndarray, shape (N,)
-        See `shares_of_levels` and `shares_of_entries`, by container, and
-        `pymc_geodesic.gradients.rows_of_coordinates`. Other containers have numerical columns, in
+        See `shares_of_levels` and `shares_of_entries`. Other containers have numerical columns, in
         which the share of a row is its share of the sum of squares.
     """
     largest = np.zeros(n_rows)
-    for share in shares.values():
-        np.maximum(largest, share, out=largest)
     for name, array in arrays.items():
-        share_of_column = None if name in shares else _shares_of_columns(array, n_rows, least)
-        if share_of_column is not None:
-            np.maximum(largest, share_of_column, out=largest)
+        share = shares.get(name)
+        if share is None:
+            share = _shares_of_columns(array, n_rows, least)
+        if share is not None:
+            np.maximum(largest, share, out=largest)
     return largest
 
 
@@ -171,7 +170,7 @@ def select_rare_rows(shares: np.ndarray, least: float, max_rows: int) -> np.ndar
     Parameters
     ----------
     shares : ndarray, shape (N,)
-        See `largest_shares`.
+        Largest share of each row in a level, an indicator or a coordinate.
     least : float
         Share above which a row may be selected.
     max_rows : int
@@ -215,7 +214,7 @@ def stratified_sample(
     n : int
         Number of rows of a simple random sample; strata add at most as many.
     shares : ndarray, shape (N,)
-        See `largest_shares`.
+        Largest share of each row in a level, an indicator or a coordinate.
     is_complete : ndarray of bool, shape (N,), optional
         Rows without gradient noise.
 

@@ -1,8 +1,8 @@
 """Products of a row of a sparse matrix and a vector, for compiled code.
 
-A row consists of the values and columns from one position up to another (exclusive), as in
-compressed rows. Indices are converted to unsigned integers, since Numba compiles additional
-instructions for negative ones.
+A row consists of the values and columns from one position up to another (exclusive), which must not
+be before it, as in compressed rows. Indices are converted to unsigned integers, since Numba
+compiles additional instructions for negative ones.
 """
 
 import numpy as np
@@ -14,10 +14,9 @@ from pymc_geodesic.runtime.jit import part
 def dot_row(
     values: np.ndarray, columns: np.ndarray, first: int, last: int, vector: np.ndarray
 ) -> float:
-    """Return the scalar product of a row and a vector.
+    """Return the scalar product of a row and a vector, in double precision.
 
-    Two sums, because an addition takes longer than all else for an entry, and has to wait for the
-    previous one of its sum.
+    There are two partial sums, since the latency of additions limits a loop with one.
     """
     even = odd = 0.0
     one = np.uintp(1)
