@@ -125,6 +125,7 @@ class WhitenedAdaptation:
         self._split = split
         self._bounded, self._n_steps = BoundedParameters(rule, n_steps), n_steps
         self._is_rare: np.ndarray | None = None
+        self._shares: dict[int, np.ndarray | None] = {}
         # with a momentum, in proportion to the noise of minibatches
         self._adapts_friction = gradient.has_noise and rule.parameters(np.ones(1)).friction.any()
         self.initialize(0)
@@ -307,7 +308,7 @@ class WhitenedAdaptation:
         source = self._estimator.source
         if source.has_all_rows or (source.replaces_arrays and not has_sample):
             return
-        shares = shares_of_rows(self._estimator, self.gradient, self._model_product)
+        shares = self._shares_of_rows()
         if self.gradient.rare is not None and not source.replaces_arrays:
             self._is_rare = find_rare_rows(source, shares)
             self.gradient.rare.set_rows(source.arrays, self._is_rare, source.batch_size)
@@ -324,9 +325,16 @@ class WhitenedAdaptation:
         source = self._estimator.source
         if not source.with_replacement:
             return 0
-        shares = shares_of_rows(self._estimator, self.gradient, self._model_product)
-        is_rare = find_rare_rows(source, shares)
+        is_rare = find_rare_rows(source, self._shares_of_rows())
         return 0 if is_rare is None else int(is_rare.sum())
+
+    def _shares_of_rows(self) -> np.ndarray | None:
+        """Shares of the rows, which are computed once for all chains with the same data."""
+        n_changes = self._estimator.source.n_changes
+        if n_changes not in self._shares:
+            shares = shares_of_rows(self._estimator, self.gradient, self._model_product)
+            self._shares = {n_changes: shares}
+        return self._shares[n_changes]
 
     # --- 2. centering ------------------------------------------------------------------------
 

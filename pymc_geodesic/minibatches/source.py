@@ -135,6 +135,8 @@ class RowSource(ABC):
         the data containers that they replace.
     drawn : mapping of (generator, int) to RowInput
         Rows drawn by `pymc.Minibatch` in a model.
+    n_changes : int
+        Number of times that `refresh` has found changed data.
     """
 
     arrays: dict[str, np.ndarray]
@@ -152,6 +154,7 @@ class RowSource(ABC):
 
     def __init__(self) -> None:
         self.whole: dict[str, np.ndarray] = {}
+        self.n_changes = 0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -218,6 +221,7 @@ class RowSource(ABC):
             check_numbers(name, value, self._bounds)
             self.replace_rows(name, value)
             self._copied[name] = behind
+            self.n_changes += 1
 
     def replace_rows(self, name: str, rows: np.ndarray) -> None:
         """Replace the rows of a container.
