@@ -33,6 +33,7 @@ from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.integrators import NOT_HARMONIC
 from pymc_geodesic.kernels.ahead_of_time import prepare
+from pymc_geodesic.kernels.dual_averaging import SETTINGS as DUAL_AVERAGING
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
 from pymc_geodesic.kernels.gmc import MAX_STAGES, Leapfrog
 from pymc_geodesic.manifolds import Product
@@ -91,6 +92,11 @@ class TrajectorySettings:
         Step size with which dual averaging begins.
     step_size_after_update : float
         Step size with which it begins again after an update of the metric.
+    shrinkage_near_normal : float
+        γ of dual averaging if the posterior is near normal. With 0.05, as elsewhere, the step size
+        varied by a factor of ten in the first 50 draws. With 0.1 three models of
+        `benchmarks.large_hierarchies` took 13 to 23 % fewer gradients in the warm-up, and up to 9 %
+        fewer gradients per effective draw.
     final_divisor, final_draws : int
         Draws of the warm-up after the last window, in which only the step size is adapted: one in
         ten, and at least 50, as in Stan, or half of a warm-up of less than 100.
@@ -111,6 +117,7 @@ class TrajectorySettings:
     max_steps: int = 1024
     initial_step_size: float = 0.1
     step_size_after_update: float = 0.3
+    shrinkage_near_normal: float = 0.1
     final_divisor: int = 10
     final_draws: int = 50
 
@@ -361,11 +368,11 @@ class WhitenedTrajectories:
         self.set_metric(unit_metric(self.gradient.n_euclidean, len(self._curved)))
         # a step is not longer than a trajectory
         longest = (1.0 + SETTINGS.length_jitter) * SETTINGS.length
-        self._averaging = DualAveraging(
-            SETTINGS.step_size_after_update if self._is_near_normal else SETTINGS.initial_step_size,
-            self._target_accept,
-            longest if self._n_steps is None else math.inf,
-        )
+        initial, shrinkage = SETTINGS.initial_step_size, DUAL_AVERAGING.shrinkage
+        if self._is_near_normal:
+            initial, shrinkage = SETTINGS.step_size_after_update, SETTINGS.shrinkage_near_normal
+        maximum = longest if self._n_steps is None else math.inf
+        self._averaging = DualAveraging(initial, self._target_accept, maximum, shrinkage)
         is_harmonic = np.zeros(self.product.size, dtype=bool)
         is_harmonic[: self.gradient.n_euclidean] = self._is_near_normal
         self._set_integrator(is_harmonic, has_small_residual=self._is_near_normal)

@@ -77,6 +77,8 @@ class DualAveraging:
         Target acceptance probability.
     maximum : float
         Upper bound on the step size.
+    shrinkage : float
+        γ; the larger it is, the less the step size varies.
 
     References
     ----------
@@ -92,8 +94,14 @@ class DualAveraging:
     0.25
     """
 
-    def __init__(self, initial: float, target: float, maximum: float = math.inf) -> None:
-        self.target = target
+    def __init__(
+        self,
+        initial: float,
+        target: float,
+        maximum: float = math.inf,
+        shrinkage: float = SETTINGS.shrinkage,
+    ) -> None:
+        self.target, self._shrinkage = target, shrinkage
         self._log_maximum = math.log(maximum)
         self.restart(initial)
 
@@ -130,7 +138,7 @@ class DualAveraging:
         state.count += 1
         weight = 1.0 / (state.count + SETTINGS.delay)
         state.error += weight * (self.target - acceptance - state.error)
-        log_step = state.log_shrunk_to - math.sqrt(state.count) / SETTINGS.shrinkage * state.error
+        log_step = state.log_shrunk_to - math.sqrt(state.count) / self._shrinkage * state.error
         state.log_step = min(log_step, self._log_maximum)
         weight = state.count**-SETTINGS.decay
         state.log_average += weight * (state.log_step - state.log_average)
