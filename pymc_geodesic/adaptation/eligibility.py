@@ -72,8 +72,8 @@ class EligibilitySettings:
         long for minibatches of 500 and more rows.
     position_sd : float
         Standard deviation of the Euclidean coordinates of the position at which derivatives that
-        are not zero show the rows of a coordinate. It is small, so that the mean of few rows is
-        where a link function is flat, or a hinge loss is zero.
+        are not zero show the rows of a coordinate. It is small, so that few rows have a linear
+        predictor at which the derivative of the log-likelihood is zero, such as with a hinge loss.
     partitions_with_kinks : int
         See `pymc_geodesic.gradients.rows_of_coordinates.shares_of_rare_coordinates`.
     """
@@ -178,14 +178,15 @@ def shares_of_rows(
         return shares
     x = product.random_point(np.random.default_rng(0))
     x[: gradient.n_euclidean] *= SETTINGS.position_sd
-    n_partitions = SETTINGS.partitions_with_kinks if estimator.has_kinks else 1
     try:
-        of_coordinates = shares_of_rare_coordinates(
-            gradient.total, x, arrays, n_rows, int(1.0 / least), n_partitions
-        )
-    except Exception as error:  # an Op of the user raises at this position
-        _log.debug("Rows of rare coordinates are not searched for: %s", error)
+        gradient.total.gradient_of_rows(x, arrays, 1)
+    except Exception as error:  # of an Op of the user, at this position
+        _log.info("rows of indicators that the model computes are not detected: %s", error)
         return shares
+    n_partitions = SETTINGS.partitions_with_kinks if estimator.has_kinks else 1
+    of_coordinates = shares_of_rare_coordinates(
+        gradient.total, x, arrays, n_rows, int(1.0 / least), n_partitions
+    )
     return np.maximum(shares, of_coordinates)
 
 

@@ -315,13 +315,11 @@ class SparseTransposeDot(_Product):
                 result = np.zeros(width, dtype)
                 for i in range(n):
                     first, last, residual = rows[i, 0], rows[i, 1], residuals[i]
-                    if residual == 0.0:
-                        continue
-                    if not squared:
+                    if squared:
+                        for k in range(first, last):
+                            result[np.uintp(columns[k])] += values[k] * values[k] * residual
+                    elif residual != 0.0:
                         add_row(values, columns, first, last, residual, result)
-                        continue
-                    for k in range(first, last):
-                        result[np.uintp(columns[k])] += values[k] * values[k] * residual
                 return result
 
         else:

@@ -76,14 +76,16 @@ def test_gradient_of_rows_is_additive(smooth):
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-def test_error_at_the_position_of_the_search():
-    """Only a start at which the model raises an error is invalid."""
+def test_error_at_the_position_of_the_search(caplog):
+    """It is logged; only a start at which the model raises an error is invalid."""
     with pm.Model() as model:
         a = pm.Normal("a", 5.0, 1.0, initval=5.0)
         mean = Assert("a must be above 1")(a, a > 1.0)
         y = pm.Data("y_data", np.random.default_rng(0).normal(5.0, size=2_000))
         pm.Normal("y", mean, 1.0, observed=y)
         step = pg.SGGMC(minibatch="y_data", batch_size=50, compile_kwargs={"mode": "FAST_COMPILE"})
-    step.setup_chain(np.random.default_rng(1), 100, 10)
+    with caplog.at_level("INFO", "pymc"):
+        step.setup_chain(np.random.default_rng(1), 100, 10)
+    assert "a must be above 1" in caplog.text
     point, _ = step.step(model.initial_point())
     assert point["a"] > 1.0
