@@ -392,11 +392,12 @@ def _listed(names: Sequence[str]) -> str:
 # --- windows ---------------------------------------------------------------------------------
 
 
-def window_ends(n: int) -> list[int]:
+def window_ends(n: int, first: int = SETTINGS.first_window) -> list[int]:
     """List the numbers of draws after which the metric is updated, in a phase of ``n`` draws.
 
     Each window is 1.5 times as long as the previous one: early windows are short, because the chain
-    may not have reached the posterior. The last window ends with the phase.
+    may not have reached the posterior. The last window ends with the phase. The first one has
+    ``first`` draws.
 
     Examples
     --------
@@ -406,7 +407,7 @@ def window_ends(n: int) -> list[int]:
     >>> window_ends(5)
     [5]
     """
-    ends, end = [], SETTINGS.first_window
+    ends, end = [], first
     width = float(end)
     while end + SETTINGS.window_growth * width <= n:
         ends.append(end)
@@ -425,10 +426,14 @@ class MassMatrixWindows:
     n_draws : int
         Number of draws of the phase.
     estimator : FactorEstimator
+    first : int
+        Number of draws of the first window.
     """
 
-    def __init__(self, n_draws: int, estimator: FactorEstimator) -> None:
-        self._ends = set(window_ends(n_draws))
+    def __init__(
+        self, n_draws: int, estimator: FactorEstimator, first: int = SETTINGS.first_window
+    ) -> None:
+        self._ends = set(window_ends(n_draws, first))
         self._estimator = estimator
         self._positions: list[np.ndarray] = []
         self._gradients: list[np.ndarray] = []

@@ -235,7 +235,7 @@ class _Elimination:
             if fill > SETTINGS.dense_share * len(own) * len(later) ** 2:
                 self.matrix -= _dense_product(coupling, scaled)
             else:
-                _subtract_product(scaled.tocsc(), coupling, self.matrix)
+                _subtract_product(scaled, coupling, self.matrix)
         else:
             self.matrix = (rest - coupling.T @ scaled).tocsr()
         self.coordinates = self.coordinates[later]
@@ -311,29 +311,46 @@ def _dense_product(left: sparse.csr_matrix, right: sparse.csr_matrix) -> np.ndar
     return total
 
 
-def _subtract_product(left: sparse.csc_matrix, right: sparse.csr_matrix, out: np.ndarray) -> None:
-    """Subtract leftᵀ right from a dense matrix, one row after the other."""
-    _subtract_rows(
-        (left.indptr, left.indices.astype(np.uint32), left.data),
-        (right.indptr, right.indices.astype(np.uint32), right.data),
-        out,
+def _subtract_product(
+    scaled: sparse.csr_matrix, coupling: sparse.csr_matrix, out: np.ndarray
+) -> None:
+    """Subtract couplingᵀ scaled, which is symmetric, from a symmetric dense matrix.
+
+    Both have the same nonzero entries.
+    """
+    columns = scaled.tocsc()
+    rows = (columns.indptr, columns.indices.astype(np.uint32), columns.data)
+    coupling.sort_indices()
+    _subtract_above_diagonal(
+        rows, coupling.indptr, coupling.indices.astype(np.uint32), coupling.data, out
     )
 
 
 @compiled
-def _subtract_rows(
-    left: tuple[np.ndarray, np.ndarray, np.ndarray],
-    right: tuple[np.ndarray, np.ndarray, np.ndarray],
+def _subtract_above_diagonal(
+    columns: tuple[np.ndarray, np.ndarray, np.ndarray],
+    starts: np.ndarray,
+    indices: np.ndarray,
+    values: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Subtract leftᵀ right, given as starts, indices and values of columns, and of rows."""
-    starts_left, rows, left_values = left
-    starts_right, columns, right_values = right
+    """Subtract a symmetric product of matrices with the same nonzero entries, in place.
+
+    The left one is given as starts, row indices and values of its columns, the right one by rows,
+    with sorted indices. The entries above the diagonal are computed and copied.
+    """
+    starts_left, rows, left_values = columns
+    first = starts.copy()  # in each row of the right matrix, its first entry from the diagonal on
     for i in range(starts_left.size - 1):
         row = out[i]
         for j in range(starts_left[i], starts_left[i + 1]):
-            for k in range(starts_right[rows[j]], starts_right[rows[j] + 1]):
-                row[columns[k]] -= left_values[j] * right_values[k]
+            r, value = rows[j], left_values[j]
+            for k in range(np.uintp(first[r]), np.uintp(starts[r + 1])):
+                row[np.uintp(indices[k])] -= value * values[k]
+            first[r] += 1
+    for i in range(out.shape[0]):
+        for j in range(i):
+            out[i, j] = out[j, i]
 
 
 def _lower_factor(matrix: np.ndarray, unconditional: np.ndarray) -> np.ndarray:

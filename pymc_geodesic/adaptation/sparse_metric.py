@@ -194,6 +194,20 @@ class SparseMetric:
         if splines:
             self.centering.set_factor(origin, factor, splines)
 
+    def typical_position(self) -> np.ndarray:
+        """Position near the center with an energy that is typical of draws.
+
+        The coordinates of the effects are −1 or 1, so that their mean square is that of draws. At
+        the center it is zero, where the distribution of scales given the effects is far from their
+        marginal one: the first trajectories from there have large errors.
+        """
+        z = self._signs.copy()
+        z[self.others] = 0.0
+        value, gradient = self._evaluate(z)
+        if not (math.isfinite(value) and np.isfinite(gradient).all()):
+            z[:] = 0.0
+        return self.centering.to_position(z)
+
     def _evaluate_marginal(self, others: np.ndarray) -> tuple[float, np.ndarray]:
         """Approximate the marginal log-density of the coordinates that are not effects.
 
@@ -434,13 +448,16 @@ class SparseMetric:
         return value, gradient
 
     def is_near_origin(self, mean: np.ndarray, n: int) -> bool:
-        """Whether the mean of n draws is near the origin.
+        """Whether an estimate of the mean from n draws is near the origin.
 
-        It is within one standard deviation of it in coordinates that are not effects, and its mean
-        square is at most twice that of n independent draws of N(0, I).
+        Its mean square is at most twice that of the mean of n independent draws of N(0, I), and in
+        coordinates that are not effects it is within one standard deviation of the origin, or
+        within the change of a log scale up to which the metric is not computed again.
         """
-        others = np.abs(mean[self.others])
-        return bool(np.mean(mean**2) <= 2.0 / n and np.max(others, initial=0.0) <= 1.0)
+        is_far = np.abs(mean) > 1.0
+        change = self.centering.to_position(mean) - self.center
+        is_far[self._bounded] &= np.abs(change[self._bounded]) > SETTINGS.small_change
+        return bool(np.mean(mean**2) <= 2.0 / n and not is_far[self.others].any())
 
     def _evaluate(self, z: np.ndarray) -> tuple[float, np.ndarray]:
         """Log-density and gradient."""
@@ -502,8 +519,7 @@ class SparseTrajectories:
         self.metric, self.inner = metric, inner
         self.product: Product = inner.product
         self._n_tune = self._n_draws = self._end = 0
-        self._sum = np.zeros(self.product.size)
-        self._n_sum = 0
+        self._sum, self._n_sum = np.zeros(self.product.size), 0
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
@@ -535,7 +551,8 @@ class SparseTrajectories:
 
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`."""
-        self._n_tune, self._n_draws, self._n_sum = n_tune, 0, 0
+        self._n_tune, self._n_draws = n_tune, 0
+        self._sum, self._n_sum = np.zeros(self.product.size), 0
         self._end = min(n_tune, max(SETTINGS.shortest, int(SETTINGS.share * n_tune)))
         self._updates = {int(fraction * self._end) for fraction in SETTINGS.updates}
         self._checks = {int(fraction * self._end) for fraction in SETTINGS.early}
@@ -545,7 +562,8 @@ class SparseTrajectories:
         """Coordinates of a position; see `TrajectoryAdaptation`."""
         before = self.metric.n_grad
         if (first and self._n_tune) or self.metric.center is None:
-            x = self.metric.find_center(x)
+            self.metric.find_center(x)
+            x = self.metric.typical_position()
         z, gradient, n_grad = self.inner.start(self.metric.centering.whiten(x), first=first)
         return z, gradient, n_grad + self.metric.n_grad - before
 
@@ -569,15 +587,15 @@ class SparseTrajectories:
         self, z: np.ndarray, gradient: np.ndarray, acceptance: float
     ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
+        here = self.inner.to_position(z)
+        # the mean of z + ∇log π(z) is that of z, and for a normal posterior it has no variance
+        self._sum = self._sum + here + self.inner.gradient.to_model_gradient(gradient)
+        self._n_sum += 1
         changed, n_grad = self.inner.update(z, gradient, acceptance)
         self._n_draws += 1
         if self._n_draws in self._checks and self._is_near_normal():
             self._end = self._n_draws
             return changed, n_grad
-        present = z if changed is None else changed
-        here = self.inner.to_position(present)
-        self._sum = here.copy() if self._n_sum == 0 else self._sum + here
-        self._n_sum += 1
         continues = (
             self._n_draws == self._end <= self._n_tune - SETTINGS.rest and not self.inner.is_split
         )
@@ -593,7 +611,7 @@ class SparseTrajectories:
         before = self.metric.n_grad
         self.metric.set_center(self.metric.centering.to_position(mean))
         n_grad += self.metric.n_grad - before
-        self._n_sum = 0
+        self._sum, self._n_sum = np.zeros(mean.size), 0
         self.inner.initialize(self._end - self._n_draws)
         present, _, more = self.inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more

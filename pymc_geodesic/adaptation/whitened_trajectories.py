@@ -27,13 +27,13 @@ from pymc_geodesic.adaptation.components import (
     join_euclidean,
     max_length_scales,
 )
+from pymc_geodesic.adaptation.mass_matrix import SETTINGS as MASS_MATRIX
 from pymc_geodesic.adaptation.mass_matrix import MassMatrixWindows, factor_estimator
 from pymc_geodesic.adaptation.split_hamiltonian import harmonic_coordinates, mean_square_residual
 from pymc_geodesic.gradients.adapted_gradient import AdaptedGradient
 from pymc_geodesic.gradients.metric import Metric, unit_metric
 from pymc_geodesic.integrators import NOT_HARMONIC
 from pymc_geodesic.kernels.ahead_of_time import prepare
-from pymc_geodesic.kernels.dual_averaging import SETTINGS as DUAL_AVERAGING
 from pymc_geodesic.kernels.dual_averaging import DualAveraging
 from pymc_geodesic.kernels.gmc import MAX_STAGES, Leapfrog
 from pymc_geodesic.manifolds import Product
@@ -92,11 +92,6 @@ class TrajectorySettings:
         Step size with which dual averaging begins.
     step_size_after_update : float
         Step size with which it begins again after an update of the metric.
-    shrinkage_near_normal : float
-        γ of dual averaging if the posterior is near normal. With 0.05, as elsewhere, the step size
-        varied by a factor of ten in the first 50 draws. With 0.1 three models of
-        `benchmarks.large_hierarchies` took 13 to 23 % fewer gradients in the warm-up, and up to 9 %
-        fewer gradients per effective draw.
     final_divisor, final_draws : int
         Draws of the warm-up after the last window, in which only the step size is adapted: one in
         ten, and at least 50, as in Stan, or half of a warm-up of less than 100.
@@ -117,12 +112,40 @@ class TrajectorySettings:
     max_steps: int = 1024
     initial_step_size: float = 0.1
     step_size_after_update: float = 0.3
-    shrinkage_near_normal: float = 0.1
     final_divisor: int = 10
     final_draws: int = 50
 
 
 SETTINGS = TrajectorySettings()
+
+
+@dataclass(frozen=True)
+class NearNormalSettings:
+    """Constants of a warm-up that begins with a split Hamiltonian, near N(0, I).
+
+    The best step sizes are then between 0.5 and the length of a trajectory. Four models of
+    `benchmarks.large_hierarchies` took 11 to 40 % fewer gradients in the warm-up than with the
+    constants of other warm-ups and γ = 0.1, and as many gradients per effective draw after it.
+
+    Attributes
+    ----------
+    step_size : float
+        Step size with which dual averaging begins.
+    shrinkage, initial_factor : float
+        See `DualAveraging`. With γ = 0.05, as elsewhere, the step size varied by a factor of ten in
+        the first 50 draws.
+    first_window : int
+        Number of draws of the first window of the mass matrix; with 20 the last update but one is
+        early enough to end the warm-up after 150 of 300 draws.
+    """
+
+    step_size: float = 0.5
+    shrinkage: float = 0.2
+    initial_factor: float = 1.0
+    first_window: int = 20
+
+
+NEAR_NORMAL = NearNormalSettings()
 
 
 def centered_metric(metric: Metric, x: np.ndarray, gradients: np.ndarray) -> Metric:
@@ -356,6 +379,24 @@ class WhitenedTrajectories:
         factor = SETTINGS.split_rejections if self.is_split else 1.0
         self._averaging.target = 1.0 - factor * (1.0 - self._target_accept)
 
+    @property
+    def _first_window(self) -> int:
+        return NEAR_NORMAL.first_window if self._is_near_normal else MASS_MATRIX.first_window
+
+    def _initial_averaging(self) -> DualAveraging:
+        """Dual averaging before the first draw; a step is not longer than a trajectory."""
+        longest = (1.0 + SETTINGS.length_jitter) * SETTINGS.length
+        maximum = longest if self._n_steps is None else math.inf
+        if not self._is_near_normal:
+            return DualAveraging(SETTINGS.initial_step_size, self._target_accept, maximum)
+        return DualAveraging(
+            NEAR_NORMAL.step_size,
+            self._target_accept,
+            maximum,
+            NEAR_NORMAL.shrinkage,
+            NEAR_NORMAL.initial_factor,
+        )
+
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`.
 
@@ -366,19 +407,13 @@ class WhitenedTrajectories:
         if self.is_tuned:
             return
         self.set_metric(unit_metric(self.gradient.n_euclidean, len(self._curved)))
-        # a step is not longer than a trajectory
-        longest = (1.0 + SETTINGS.length_jitter) * SETTINGS.length
-        initial, shrinkage = SETTINGS.initial_step_size, DUAL_AVERAGING.shrinkage
-        if self._is_near_normal:
-            initial, shrinkage = SETTINGS.step_size_after_update, SETTINGS.shrinkage_near_normal
-        maximum = longest if self._n_steps is None else math.inf
-        self._averaging = DualAveraging(initial, self._target_accept, maximum, shrinkage)
         is_harmonic = np.zeros(self.product.size, dtype=bool)
         is_harmonic[: self.gradient.n_euclidean] = self._is_near_normal
+        self._averaging = self._initial_averaging()
         self._set_integrator(is_harmonic, has_small_residual=self._is_near_normal)
         n_final = min(SETTINGS.final_draws, n_tune // 2)
         self._n_windows = n_tune - max(n_tune // SETTINGS.final_divisor, n_final)
-        self.windows = MassMatrixWindows(self._n_windows, self._estimator)
+        self.windows = MassMatrixWindows(self._n_windows, self._estimator, self._first_window)
         self._n_draws, self.fits_new_draws = 0, False
 
     def start(self, x: np.ndarray, *, first: bool) -> tuple[np.ndarray, np.ndarray, int]:
@@ -495,7 +530,10 @@ class WhitenedTrajectories:
         ]
         positions, gradients = self.windows.positions[:, :d], self.windows.gradients[:, :d]
         if not self.fits_new_draws:
-            self._averaging.restart(SETTINGS.step_size_after_update)
+            # near normal the step size changes little with the metric
+            recent = self._averaging.recent_average
+            after_update = recent if self._is_near_normal else SETTINGS.step_size_after_update
+            self._averaging.restart(after_update)
         metric = centered_metric(Metric(x[:d], factor, np.array(lengths)), positions, gradients)
         n_evaluations = 0
         has_few_draws = len(positions) < SETTINGS.draws_per_coordinate * d

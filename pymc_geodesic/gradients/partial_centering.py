@@ -52,6 +52,7 @@ from pymc_geodesic.runtime.gradient_functions import (
 from pymc_geodesic.runtime.jit import (
     Integers,
     Vector,
+    borrow,
     compiled,
     compiled_for_c,
     part,
@@ -411,7 +412,7 @@ def _position(
     at: Coordinates, prior: Callback, z: np.ndarray, n: int, minibatch: int
 ) -> np.ndarray:
     """Return the position of z."""
-    size = z.size
+    at, size = borrow(at), z.size
     work = Work(
         np.zeros(size + at.zero_sums.shape[0]),
         np.empty(size),
@@ -434,6 +435,7 @@ def _whitened(
     shift: np.ndarray,
 ) -> np.ndarray:
     """Return z of a position, given the parameters of priors there."""
+    at = borrow(at)
     size, n_sparse = x.size, at.starts.size - 1
     away, z = np.empty(size + at.zero_sums.shape[0]), np.empty(size)
     for i in range(size):

@@ -79,6 +79,8 @@ class DualAveraging:
         Upper bound on the step size.
     shrinkage : float
         γ; the larger it is, the less the step size varies.
+    initial_factor : float
+        Ratio of the step size towards which log ε is shrunk to the initial step size.
 
     References
     ----------
@@ -100,8 +102,10 @@ class DualAveraging:
         target: float,
         maximum: float = math.inf,
         shrinkage: float = SETTINGS.shrinkage,
+        initial_factor: float = SETTINGS.initial_factor,
     ) -> None:
-        self.target, self._shrinkage = target, shrinkage
+        self.target = target
+        self._shrinkage, self._initial_factor = shrinkage, initial_factor
         self._log_maximum = math.log(maximum)
         self.restart(initial)
 
@@ -109,7 +113,7 @@ class DualAveraging:
         """Discard all iterations and begin with another step size."""
         log_step = math.log(initial)
         self._state = DualAveragingState(
-            math.log(SETTINGS.initial_factor * initial), log_step, log_step, log_step
+            math.log(self._initial_factor * initial), log_step, log_step, log_step
         )
 
     @property
