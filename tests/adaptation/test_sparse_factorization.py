@@ -9,31 +9,42 @@ from scipy import sparse
 from pymc_geodesic.adaptation.sparse_factorization import Group, triangular_factor
 
 
-@pytest.mark.parametrize("links", [1, 3])
-def test_factor_of_crossed_and_nested_groups(links):
-    """L Lᵀ is the precision matrix, in the order of elimination."""
-    rng = np.random.default_rng(links)
-    first, second = rng.integers(0, 30, 40 * links), rng.integers(0, 12, 40 * links)
-    if links == 1:  # nested
-        second = first % 12
-    rows = sparse.lil_matrix((len(first), 45))
-    rows[np.arange(len(first)), first] = 1.0
-    rows[np.arange(len(first)), 30 + second] = 1.0
-    rows[:, 42:] = rng.normal(size=(len(first), 3))
-    prior = np.concatenate([np.full(30, 2.0), np.full(12, 0.5), np.zeros(3)])
+@pytest.mark.parametrize(
+    ("sizes", "n_rows", "is_nested"),
+    [((30, 12), 40, True), ((30, 12), 120, False), ((300, 60), 900, False)],
+)
+def test_factor_of_crossed_and_nested_groups(sizes, n_rows, is_nested):
+    """L Lᵀ is the precision matrix, in the order of elimination.
+
+    The products of couplings are sparse, dense, and sparse in a dense matrix.
+    """
+    rng = np.random.default_rng(n_rows)
+    first, second = (rng.integers(0, n, n_rows) for n in sizes)
+    if is_nested:
+        second = first % sizes[1]
+    n_effects = sum(sizes)
+    size = n_effects + 3
+    rows = sparse.lil_matrix((n_rows, size))
+    rows[np.arange(n_rows), first] = 1.0
+    rows[np.arange(n_rows), sizes[0] + second] = 1.0
+    rows[:, n_effects:] = rng.normal(size=(n_rows, 3))
+    prior = np.concatenate([np.full(sizes[0], 2.0), np.full(sizes[1], 0.5), np.zeros(3)])
     matrix = (rows.T @ rows + sparse.diags(prior + 1e-3 * (prior == 0.0))).tocsr()
-    groups = [Group(np.arange(30), frozenset()), Group(np.arange(30, 42), frozenset())]
-    factor = triangular_factor(matrix, groups, np.arange(42, 45), prior)
-    upper = np.eye(45)
+    groups = [
+        Group(np.arange(sizes[0]), frozenset()),
+        Group(np.arange(sizes[0], n_effects), frozenset()),
+    ]
+    factor = triangular_factor(matrix, groups, np.arange(n_effects, size), prior)
+    upper = np.eye(size)
     for i in range(factor.n_sparse):
         part = slice(factor.starts[i], factor.starts[i + 1])
         upper[i, factor.columns[part]] = factor.couplings[part]
-    row, column = np.triu_indices(45 - factor.n_sparse, 1)
+    row, column = np.triu_indices(size - factor.n_sparse, 1)
     upper[factor.n_sparse + row, factor.n_sparse + column] = factor.dense
     found = upper.T @ np.diag(factor.precision) @ upper
     expected = matrix.toarray()[np.ix_(factor.order, factor.order)]
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)  # in single precision
-    assert factor.n_sparse == (42 if links == 1 else 30)
+    assert factor.n_sparse == (n_effects if is_nested else sizes[0])
 
 
 def test_factor_of_effects_that_sum_to_zero():
