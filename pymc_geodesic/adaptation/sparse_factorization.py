@@ -316,7 +316,7 @@ def _subtract_product(
 ) -> None:
     """Subtract couplingᵀ scaled, which is symmetric, from a symmetric dense matrix.
 
-    Both have the same nonzero entries.
+    Every entry of ``scaled`` is one of ``coupling``.
     """
     columns = scaled.tocsc()
     rows = (columns.indptr, columns.indices.astype(np.uint32), columns.data)
@@ -334,10 +334,11 @@ def _subtract_above_diagonal(
     values: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Subtract a symmetric product of matrices with the same nonzero entries, in place.
+    """Subtract the symmetric product of a transposed matrix and another one, in place.
 
     The left one is given as starts, row indices and values of its columns, the right one by rows,
-    with sorted indices. The entries above the diagonal are computed and copied.
+    with sorted indices and all entries of the left one. The entries above the diagonal are computed
+    and copied; those computed below it, where the left one has fewer entries, are overwritten.
     """
     starts_left, rows, left_values = columns
     first = starts.copy()  # in each row of the right matrix, its first entry from the diagonal on

@@ -34,7 +34,8 @@ class SparseMetricSettings:
         factor.
     few_steps, small_change : int, float
         Number of steps to the mode of effects and coefficients, and change of transformed
-        variables, such as log scales, up to which a factor is not computed again. Heuristic.
+        variables, such as log scales, up to which a factor is not computed again, also at the
+        updates. Heuristic.
     max_change : float
         Bound on the change of transformed variables in one of these steps.
     max_halvings : int
@@ -52,8 +53,8 @@ class SparseMetricSettings:
     n_settled : int
         Number of draws since the last change of the coordinates, from which this is checked.
     updates : tuple of float
-        Fractions of that number after which the metric is computed again at the mean of the draws
-        since the last time, unless that is near the origin.
+        Fractions of that number after which the metric is computed again at the posterior mean
+        estimated from the draws since the last time, unless that is near the origin.
     rest : int
         Number of remaining tuning draws from which the warm-up continues if the Hamiltonian is not
         split; fewer are not enough to adapt the step size again. Heuristic.
@@ -495,6 +496,47 @@ def _mean_square(gradient: np.ndarray) -> float:
     return float(np.sum(gradient**2) / max(np.count_nonzero(gradient), 1))
 
 
+class _PosteriorMean:
+    """Estimate of the mean of each coordinate z from draws and gradients of the log-density.
+
+    The mean of z + ∇log π(z) is that of z, and for N(μ, I) it has no variance. In each coordinate
+    the one of the two with the smaller variance over the draws is averaged.
+
+    Parameters
+    ----------
+    size : int
+    """
+
+    def __init__(self, size: int) -> None:
+        self.n = 0
+        self._sums, self._squares = np.zeros((2, size)), np.zeros((2, size))
+
+    def add(self, z: np.ndarray, gradient: np.ndarray) -> None:
+        """Add a draw, if it is finite."""
+        both = np.array([z, z + gradient])
+        if np.isfinite(both).all():
+            self.n += 1
+            self._sums = self._sums + both
+            self._squares = self._squares + both**2
+
+    @property
+    def estimate(self) -> np.ndarray:
+        """Estimated mean, shape (size,)."""
+        means = self._sums / self.n
+        variances = self._squares / self.n - means**2
+        return np.where(variances[1] < variances[0], means[1], means[0])
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Sums over the draws."""
+        return {"n": self.n, "sums": self._sums.copy(), "squares": self._squares.copy()}
+
+    @state.setter
+    def state(self, state: dict[str, Any]) -> None:
+        self.n, self._sums = state["n"], state["sums"].copy()
+        self._squares = state["squares"].copy()
+
+
 class SparseTrajectories:
     """Adaptation of trajectories in the coordinates of a `SparseMetric`.
 
@@ -519,7 +561,7 @@ class SparseTrajectories:
         self.metric, self.inner = metric, inner
         self.product: Product = inner.product
         self._n_tune = self._n_draws = self._end = 0
-        self._sum, self._n_sum = np.zeros(self.product.size), 0
+        self._mean = _PosteriorMean(self.product.size)
 
     def __repr__(self) -> str:
         """Describe what is adapted."""
@@ -552,7 +594,7 @@ class SparseTrajectories:
     def initialize(self, n_tune: int) -> None:
         """Begin a chain; see `TrajectoryAdaptation`."""
         self._n_tune, self._n_draws = n_tune, 0
-        self._sum, self._n_sum = np.zeros(self.product.size), 0
+        self._mean = _PosteriorMean(self.product.size)
         self._end = min(n_tune, max(SETTINGS.shortest, int(SETTINGS.share * n_tune)))
         self._updates = {int(fraction * self._end) for fraction in SETTINGS.updates}
         self._checks = {int(fraction * self._end) for fraction in SETTINGS.early}
@@ -588,9 +630,7 @@ class SparseTrajectories:
     ) -> tuple[np.ndarray | None, int]:
         """Adapt step size and metric; see `TrajectoryAdaptation`."""
         here = self.inner.to_position(z)
-        # the mean of z + ∇log π(z) is that of z, and for a normal posterior it has no variance
-        self._sum = self._sum + here + self.inner.gradient.to_model_gradient(gradient)
-        self._n_sum += 1
+        self._mean.add(here, self.inner.gradient.to_model_gradient(gradient))
         changed, n_grad = self.inner.update(z, gradient, acceptance)
         self._n_draws += 1
         if self._n_draws in self._checks and self._is_near_normal():
@@ -602,16 +642,19 @@ class SparseTrajectories:
         if continues:
             self._end = self._n_tune
         is_update = continues or self._n_draws in self._updates
-        if not is_update or self._n_sum < SETTINGS.min_draws:
+        if not is_update or self._mean.n < SETTINGS.min_draws:
             return changed, n_grad
-        mean = self._sum / self._n_sum
-        if not continues and self.metric.is_near_origin(mean, self._n_sum):
+        mean = self._mean.estimate
+        if not continues and self.metric.is_near_origin(mean, self._mean.n):
+            return changed, n_grad
+        center = self.metric.centering.to_position(mean)
+        if not np.isfinite(center).all():
             return changed, n_grad
         x = self.metric.centering.to_position(here)
         before = self.metric.n_grad
-        self.metric.set_center(self.metric.centering.to_position(mean))
+        self.metric.set_center(center)
         n_grad += self.metric.n_grad - before
-        self._sum, self._n_sum = np.zeros(mean.size), 0
+        self._mean = _PosteriorMean(self.product.size)
         self.inner.initialize(self._end - self._n_draws)
         present, _, more = self.inner.start(self.metric.centering.whiten(x), first=True)
         return present, n_grad + more
@@ -636,16 +679,15 @@ class SparseTrajectories:
             "n_tune": self._n_tune,
             "n_draws": self._n_draws,
             "end": self._end,
-            "sum": self._sum.copy(),
-            "n_sum": self._n_sum,
+            "mean": self._mean.state,
             "inner": self.inner.state,
         }
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
         self.initialize(state["n_tune"])
-        self._n_draws, self._n_sum, self._end = state["n_draws"], state["n_sum"], state["end"]
-        self._sum = state["sum"].copy()
+        self._n_draws, self._end = state["n_draws"], state["end"]
+        self._mean.state = state["mean"]
         if state["center"] is not None:
             self.metric.set_center(state["center"], state["factored_at"])
         self.inner.state = state["inner"]
