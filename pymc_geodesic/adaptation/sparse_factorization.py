@@ -318,11 +318,11 @@ def _subtract_product(
 
     Every entry of ``scaled`` is one of ``coupling``.
     """
-    columns = scaled.tocsc()
-    rows = (columns.indptr, columns.indices.astype(np.uint32), columns.data)
+    left = scaled.tocsc()
+    columns = (left.indptr, left.indices.astype(np.uint32), left.data)
     coupling.sort_indices()
     _subtract_above_diagonal(
-        rows, coupling.indptr, coupling.indices.astype(np.uint32), coupling.data, out
+        columns, coupling.indptr, coupling.indices.astype(np.uint32), coupling.data, out
     )
 
 

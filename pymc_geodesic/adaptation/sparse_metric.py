@@ -199,7 +199,7 @@ class SparseMetric:
         """Position near the center with an energy that is typical of draws.
 
         The coordinates of the effects are −1 or 1, so that their mean square is that of draws. At
-        the center it is zero, where the distribution of scales given the effects is far from their
+        the center it is zero, and the distribution of scales given these effects is far from their
         marginal one: the first trajectories from there have large errors.
         """
         z = self._signs.copy()
@@ -516,8 +516,8 @@ class _PosteriorMean:
         both = np.array([z, z + gradient])
         if np.isfinite(both).all():
             self.n += 1
-            self._sums = self._sums + both
-            self._squares = self._squares + both**2
+            self._sums += both
+            self._squares += both**2
 
     @property
     def estimate(self) -> np.ndarray:
