@@ -78,7 +78,7 @@ def normal_scores(x: np.ndarray, slopes: np.ndarray) -> NormalScores | None:
     -------
     NormalScores or None
         None if a slope is not finite, the density does not decrease beyond the first and last
-        value, or the spline is not monotone.
+        value, or the spline is not finite or not monotone.
 
     Examples
     --------
@@ -105,7 +105,10 @@ def normal_scores(x: np.ndarray, slopes: np.ndarray) -> NormalScores | None:
     knots = np.linspace(z[0], z[-1], SETTINGS.n_intervals + 1)
     if not (np.isfinite(z).all() and (np.diff(z) > 0.0).all()):
         return None
-    spline = CubicSpline(knots, PchipInterpolator(z, fine)(knots), bc_type="natural")
+    positions = PchipInterpolator(z, fine)(knots)
+    if not np.isfinite(positions).all():  # cubes of the largest scores overflow
+        return None
+    spline = CubicSpline(knots, positions, bc_type="natural")
     slope, extremes = spline.derivative(), spline.derivative(2).roots(extrapolate=False)
     if slope(np.concatenate([knots, extremes[np.isfinite(extremes)]])).min() <= 0.0:
         return None

@@ -80,3 +80,8 @@ def test_nan_and_infinity_are_preserved(case):
 )
 def test_no_scores_of_a_density_that_does_not_decrease(slopes):
     assert normal_scores(np.array([-1.0, 0.0, 1.0]), np.array(slopes)) is None
+
+
+def test_no_scores_of_a_density_whose_tails_overflow():
+    x = np.linspace(-700.0, 700.0, 41)
+    assert normal_scores(x, -np.sinh(x)) is None
