@@ -162,8 +162,7 @@ def _scales_of_offsets(model: Model, n_rows: int | None) -> dict[TensorVariable,
     scales = {}
     for i, variable in enumerate(offsets):
         gathered = [each for each in rows.gathered.values() if each.effect == i]
-        factors = scales_of([each.entries for each in gathered], graphs)
-        scale = positive_scale(factors, 1 if len(variable.shape) == 1 else variable.shape[1])
+        scale = positive_scale(scales_of(gathered, graphs), variable.shape[-1])
         if scale is not None and scale.matrix is not None:
             _log.info(
                 "correlated group effects of %r stay non-centered with minibatches. Write them as "

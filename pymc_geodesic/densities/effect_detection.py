@@ -281,10 +281,10 @@ def _scales(
     """
     scales: list[Scale | None] = []
     for i, effect in enumerate(effects):
-        entries = [each.entries for each in rows.gathered.values() if each.effect == i]
-        is_non_centered = bool(entries) and may_be_offset(model, effect.variable)
-        factors = scales_of(entries, graphs) if is_non_centered else []
-        scales.append(positive_scale(factors, effect.width))
+        gathered = [each for each in rows.gathered.values() if each.effect == i]
+        is_non_centered = bool(gathered) and may_be_offset(model, effect.variable)
+        factors = scales_of(gathered, graphs) if is_non_centered else []
+        scales.append(positive_scale(factors, effect.shape[-1]))
     _check_products(rows, effects, scales)
     return scales
 

@@ -223,7 +223,7 @@ def positive_scale(scales: Sequence[Scale], size: int) -> Scale | None:
     ----------
     scales : list of Scale
     size : int
-        Number of columns of offsets, or of coefficients.
+        Number of columns of offsets, of groups if there is one column, or of coefficients.
     """
     return next((each for each in reversed(scales) if _is_positive(each, size)), None)
 

@@ -6,7 +6,7 @@ entries, so that the Hessian is sparse, and each of its entries is a sum over th
 
 An effect that is written non-centered, ``scale * offset[group]`` or ``(offsets @ chol.T)[group]``
 with standard normal offsets, is the effect e = M x of the offsets x of each group, where M is
-diagonal or lower triangular. Curvature and priors here are those of e; for one that is written
+diagonal or lower triangular; it may differ between groups if it is a number. Curvature and priors here are those of e; for one that is written
 centered M is the identity. With q_k = M_kk and the prior mean m_k = Σ_{j<k} M_kj x_j of a column
 given those before it, e_k = m_k + q_k x_k.
 

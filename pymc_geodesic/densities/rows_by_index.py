@@ -336,7 +336,8 @@ class Scale:
     Attributes
     ----------
     diagonal : TensorVariable
-        Diagonal of M; a number, or a vector of length 1, if its elements are equal. For
+        Diagonal of M; a number, or a vector of length 1, if its elements are equal. For effects
+        with one column, the number M of each group if that differs between groups; for
         coefficients, a factor for each entry.
     matrix : TensorVariable or None
         M, unless it is diagonal.
@@ -356,6 +357,8 @@ class Scale:
 
     def offsets(self, gathered: Gathered) -> TensorVariable:
         """Return the entries, if the columns are those of the effects, by forward substitution."""
+        if gathered.entries.type.ndim == 1 and self.diagonal.type.shape not in ((), (1,)):
+            return gathered.entries / self.diagonal[gathered.index]
         diagonal = pt.zeros(len(gathered.columns)) + self.diagonal
         found: list[TensorVariable] = []
         for k, column in enumerate(gathered.columns):
@@ -377,19 +380,24 @@ class Scale:
         return Scale(pt.diagonal(matrix), matrix)
 
 
-def scales_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> list[Scale]:
+def scales_of(gathered: Iterable[Gathered], graphs: Sequence[Variable]) -> list[Scale]:
     """Linear functions of the entries of an effect through which all of their uses pass.
 
     The first is that of the entries themselves, and each of the others is the product of the one
-    before and another factor. Factors are equal for all rows and depend on variables of the model.
-    They may be any matrices.
+    before and another factor. Factors are equal for all rows, or for all rows of a group, and
+    depend on variables of the model. They may be any matrices.
     """
-    present: set[Variable] = set(entries)
+    present = {each.entries: each.index for each in gathered}
     scales: list[Scale] = []
     nodes = list(io_toposort([], graphs))
     while present:
-        uses = [node for node in nodes if not present.isdisjoint(node.inputs)]
-        factors = [factor for node in uses if (factor := _factor(node, present)) is not None]
+        uses = [node for node in nodes if not present.keys().isdisjoint(node.inputs)]
+        indices = [next(present[each] for each in node.inputs if each in present) for node in uses]
+        factors = [
+            factor
+            for node, index in zip(uses, indices, strict=True)
+            if (factor := _factor(node, present, index)) is not None
+        ]
         if not factors or len(factors) < len(uses):
             break
         first, *others = factors
@@ -398,7 +406,8 @@ def scales_of(entries: Iterable[TensorVariable], graphs: Sequence[Variable]) -> 
         scales.append(first.after(scales[-1]) if scales else first)
         # another factor, such as a covariate, differs between rows
         is_last = any(len(node.inputs) > 2 for node in uses)
-        present = set() if is_last else {node.outputs[0] for node in uses}
+        outputs = [node.outputs[0] for node in uses]
+        present = {} if is_last else dict(zip(outputs, indices, strict=True))
     return scales
 
 
@@ -445,20 +454,30 @@ def _entrywise_factor(node: Any, present: set[Variable]) -> TensorVariable | Non
     return pt.mul(*others, pt.ones(own[0].type.shape))
 
 
-def _factor(node: Any, present: set[Variable]) -> Scale | None:
-    """Linear function of entries in a node that is the same for all rows."""
+def _factor(node: Any, present: Collection[Variable], index: Variable) -> Scale | None:
+    """Linear function of entries in a node that is the same for all rows, or those of a group."""
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
         others = [each for each in node.inputs if each not in present]
-        scales = [e for e in others if e.type.shape[:1] == (1,) and _depends_on_variables(e)]
-        if scales:
-            product = pt.mul(*scales) if len(scales) > 1 else scales[0]
-            return Scale(product[0], None)
+        scales = [_of_group(each, index) for each in others if _depends_on_variables(each)]
+        known = [each for each in scales if each is not None]
+        if known:
+            return Scale(pt.mul(*known) if len(known) > 1 else known[0], None)
     if is_product(node) and node.inputs[0] in present:
         right = node.inputs[1]
         if right.type.ndim == 2 and _depends_on_variables(right):
             matrix = transposed(right)
             return Scale(pt.diagonal(matrix), matrix)
     return None
+
+
+def _of_group(factor: TensorVariable, index: Variable) -> TensorVariable | None:
+    """Factor of all rows, or of each group, of which ``index`` takes those of the rows."""
+    if factor.type.shape[:1] == (1,):
+        return factor[0]
+    taken = None if factor.owner is None else taken_by_index(factor.owner)
+    if taken is None or taken.source.type.ndim > 1 or factor.type.ndim > 1:
+        return None
+    return taken.source if equal_computations([taken.index], [index]) else None
 
 
 def _depends_on_variables(graph: Variable) -> bool:

@@ -45,6 +45,13 @@ def nested_scale():
     return model
 
 
+def scales_of_groups():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", shape=2)[np.arange(GROUPS) % 2]
+        pm.Normal("y", (scale * pm.Normal("z", shape=GROUPS))[GROUP], 1.0, observed=Y)
+    return model
+
+
 def length_of_data():
     with pm.Model() as model:
         x = pm.Data("x", np.ones((N, 2)))
@@ -61,7 +68,13 @@ def random_point(model):
 
 @pytest.mark.parametrize(
     ("make", "names"),
-    [(crossed, "ab"), (slopes, "z"), (nested_scale, "zu"), (length_of_data, "z")],
+    [
+        (crossed, "ab"),
+        (slopes, "z"),
+        (nested_scale, "zu"),
+        (scales_of_groups, "z"),
+        (length_of_data, "z"),
+    ],
     ids=lambda each: getattr(each, "__name__", ""),
 )
 def test_density_is_that_of_the_model_times_the_jacobian(make, names):

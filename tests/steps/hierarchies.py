@@ -145,6 +145,17 @@ def scales_of_effects():
     return model
 
 
+def scales_of_groups():
+    """Offsets with a scale for each class of groups, before and after the index."""
+    with pm.Model() as model:
+        kind = np.arange(7) % 3
+        scale = pm.Gamma("scale", 6.0, 6.0, shape=3)[kind]
+        e = pm.HalfNormal("tau") * scale * pm.Normal("e", shape=7)
+        d = pm.Normal("d", shape=4)[ITEM] * pm.Gamma("own", 6.0, 6.0, shape=4)[ITEM]
+        pm.Normal("y", pm.Normal("b") + e[GROUP] + d * X, 1.0, observed=Y)
+    return model
+
+
 MODELS = {
     "crossed": lambda: crossed(centered=True),
     "not centered": lambda: crossed(centered=False),
@@ -160,4 +171,5 @@ MODELS = {
     "coefficients": coefficients,
     "coefficients of offsets": coefficients_of_offsets,
     "scales of effects": scales_of_effects,
+    "scales of groups": scales_of_groups,
 }
