@@ -150,8 +150,7 @@ class ControlVariateOrder:
         if order == 2:
             gradient.use_second_order(*gradient.second_order_sums())
             assert gradient.curvature is not None
-            structure = gradient.curvature.structure
-            self._noise.n_grad += structure.n_checks + structure.n_products + 1
+            self._noise.n_grad += gradient.curvature.structure.n_products + 1
         else:
             gradient.order = order
 

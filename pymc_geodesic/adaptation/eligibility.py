@@ -434,6 +434,7 @@ def adapted_gradient(
         use_control_variates=has_control_variates,
         make_curvature=estimator.row_curvature if structures else None,
         structures=structures,
+        data_version=lambda: source.n_changes,
     )
     if control_variates == 2 and has_control_variates and not gradient.compile_second_order():
         message = (

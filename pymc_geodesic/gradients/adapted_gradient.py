@@ -65,6 +65,9 @@ class AdaptedGradient:
         a Hessian of this structure, and returns None if PyTensor does not have them.
     structures : sequence of HessianStructure
         Possible structures, the first of which that fits is used; none without second order.
+    data_version : callable
+        Function that returns another number when the rows have changed, so that the structure is
+        checked again.
 
     Attributes
     ----------
@@ -95,6 +98,7 @@ class AdaptedGradient:
         use_control_variates: bool = True,
         make_curvature: Callable[[HessianStructure], RowCurvature | None] | None = None,
         structures: Sequence[HessianStructure] = (),
+        data_version: Callable[[], int] = int,
     ) -> None:
         self.size, self.n_euclidean = size, size - sum(widths)
         self.widths = list(widths)
@@ -116,6 +120,7 @@ class AdaptedGradient:
                     self.control_variates.logp_grad, size, widths
                 )
         self._make_curvature, self._structures = make_curvature, list(structures)
+        self._data_version, self._checked_version = data_version, -1
         self.curvature: RowCurvature | None = None
         self.second_order: SecondOrderControlVariates | None = None
         self.order = 0
@@ -246,6 +251,7 @@ class AdaptedGradient:
 
     def _find_structure(self) -> HessianStructure | None:
         """Return the first structure that fits the gradient over all rows around the center."""
+        self._checked_version = self._data_version()
         return next((each for each in self._structures if self._coupling(each) <= 1.0), None)
 
     def _coupling(self, structure: HessianStructure) -> float:
@@ -284,17 +290,20 @@ class AdaptedGradient:
         Raises
         ------
         ValueError
-            If groups are not independent, as they were when second order was compiled.
+            If the rows have changed, and groups are not independent, as they were when second order
+            was compiled.
         """
         assert self.control_variates is not None
         assert self.curvature is not None
-        if self._coupling(self.curvature.structure) > 1.0:
+        version = self._data_version()
+        if version != self._checked_version and self._coupling(self.curvature.structure) > 1.0:
             message = (
                 "Second-order control variates assume that groups are independent given the common "
-                "variables, which does not hold for the present data or position. Construct the "
-                "step again, or use control_variates=1"
+                "variables, which does not hold for the present data. Construct the step again, or "
+                "use control_variates=1"
             )
             raise ValueError(see(message, "coupled-groups"))
+        self._checked_version = version
         center = self.control_variates.center
         return self.gradient_of_rows(center), self.curvature.hessian(center, self._read_all_rows())
 

@@ -119,11 +119,6 @@ class HessianStructure:
             direction[vector] = 1.0
         return directions
 
-    @property
-    def n_checks(self) -> int:
-        """Number of gradients that `coupling` evaluates."""
-        return 1 + (self.n_groups - 1).bit_length() if self.n_groups else 0
-
     def coupling(
         self, gradient: Callable[[np.ndarray], np.ndarray], x: np.ndarray, other: np.ndarray
     ) -> float:
