@@ -6,9 +6,9 @@ entries, so that the Hessian is sparse, and each of its entries is a sum over th
 
 An effect that is written non-centered, ``scale * offset[group]`` or ``(offsets @ chol.T)[group]``
 with standard normal offsets, is the effect e = M x of the offsets x of each group, where M is
-diagonal or lower triangular; it may differ between groups if it is a number. Curvature and priors here are those of e; for one that is written
-centered M is the identity. With q_k = M_kk and the prior mean m_k = Σ_{j<k} M_kj x_j of a column
-given those before it, e_k = m_k + q_k x_k.
+diagonal or lower triangular; a number M may differ between groups. Curvature and priors here are
+those of e; for one that is written centered M is the identity. With q_k = M_kk and the prior mean
+m_k = Σ_{j<k} M_kj x_j of a column given those before it, e_k = m_k + q_k x_k.
 
 Vectors and matrices with a normal prior of unknown scale that rows use in another way, such as the
 coefficients a of ``X @ a``, are effects too. Their priors are those of effects, but rows depend on
