@@ -284,7 +284,8 @@ def _scales(
         gathered = [each for each in rows.gathered.values() if each.effect == i]
         is_non_centered = bool(gathered) and may_be_offset(model, effect.variable)
         factors = scales_of(gathered, graphs) if is_non_centered else []
-        scales.append(positive_scale(factors, effect.shape[-1]))
+        size = effect.shape[-1] if effect.zero_sum is None else 1  # the products sum to zero
+        scales.append(positive_scale(factors, size))
     _check_products(rows, effects, scales)
     return scales
 

@@ -157,6 +157,15 @@ def test_effects_that_sum_to_zero_are_found(mean, is_sparse):
 
 
 @pytest.mark.usefixtures("interpreted")
+def test_products_of_different_scales_do_not_sum_to_zero():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", shape=2)[np.arange(7) % 2]
+        e = scale * pm.ZeroSumNormal("e", shape=7)
+        pm.Normal("y", pm.HalfNormal("common") * e[GROUP], 1.0, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    assert not effects.is_offset.any()
+
+
 @pytest.mark.parametrize("centered", [True, False])
 @pytest.mark.parametrize(
     "mean",

@@ -152,7 +152,9 @@ def scales_of_groups():
         scale = pm.Gamma("scale", 6.0, 6.0, shape=3)[kind]
         e = pm.HalfNormal("tau") * scale * pm.Normal("e", shape=7)
         d = pm.Normal("d", shape=4)[ITEM] * pm.Gamma("own", 6.0, 6.0, shape=4)[ITEM]
-        pm.Normal("y", pm.Normal("b") + e[GROUP] + d * X, 1.0, observed=Y)
+        pair = pm.Gamma("by_item", 6.0, 6.0, shape=4) * pm.Normal("pair", shape=(3, 4))
+        mean = pm.Normal("b") + e[GROUP] + d * X + pair[CLASS, ITEM]
+        pm.Normal("y", mean, 1.0, observed=Y)
     return model
 
 
