@@ -35,6 +35,8 @@ class Gathered:
     ----------
     effect : int
         Position of the variable among the effects.
+    n_groups : int
+        Length of the first axis of the variable.
     index : TensorVariable
         Integer vector, one entry of the first axis of the variable for each row.
     columns : list of TensorVariable
@@ -44,6 +46,7 @@ class Gathered:
     """
 
     effect: int
+    n_groups: int
     index: TensorVariable
     columns: list[TensorVariable]
     entries: TensorVariable
@@ -190,7 +193,7 @@ class RowsByIndex:
             width = 1 if effect.type.ndim == 1 else effect.type.shape[1]
             columns = [pt.vector(f"{effect.name}_{k}", dtype="float64") for k in range(width)]
             entries = _joined(columns, effect.type.ndim)
-            self.gathered[key] = Gathered(position, index, columns, entries)
+            self.gathered[key] = Gathered(position, effect.type.shape[0], index, columns, entries)
         return self.gathered[key]
 
 
@@ -387,16 +390,16 @@ def scales_of(gathered: Iterable[Gathered], graphs: Sequence[Variable]) -> list[
     before and another factor. Factors are equal for all rows, or for all rows of a group, and
     depend on variables of the model. They may be any matrices.
     """
-    present = {each.entries: each.index for each in gathered}
+    present = {each.entries: each for each in gathered}
     scales: list[Scale] = []
     nodes = list(io_toposort([], graphs))
     while present:
         uses = [node for node in nodes if not present.keys().isdisjoint(node.inputs)]
-        indices = [next(present[each] for each in node.inputs if each in present) for node in uses]
+        taken = [next(present[each] for each in node.inputs if each in present) for node in uses]
         factors = [
             factor
-            for node, index in zip(uses, indices, strict=True)
-            if (factor := _factor(node, present, index)) is not None
+            for node, entries in zip(uses, taken, strict=True)
+            if (factor := _factor(node, present, entries)) is not None
         ]
         if not factors or len(factors) < len(uses):
             break
@@ -407,7 +410,7 @@ def scales_of(gathered: Iterable[Gathered], graphs: Sequence[Variable]) -> list[
         # another factor, such as a covariate, differs between rows
         is_last = any(len(node.inputs) > 2 for node in uses)
         outputs = [node.outputs[0] for node in uses]
-        present = {} if is_last else dict(zip(outputs, indices, strict=True))
+        present = {} if is_last else dict(zip(outputs, taken, strict=True))
     return scales
 
 
@@ -454,11 +457,11 @@ def _entrywise_factor(node: Any, present: set[Variable]) -> TensorVariable | Non
     return pt.mul(*others, pt.ones(own[0].type.shape))
 
 
-def _factor(node: Any, present: Collection[Variable], index: Variable) -> Scale | None:
+def _factor(node: Any, present: Collection[Variable], entries: Gathered) -> Scale | None:
     """Linear function of entries in a node that is the same for all rows, or those of a group."""
     if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
         others = [each for each in node.inputs if each not in present]
-        scales = [_of_group(each, index) for each in others if _depends_on_variables(each)]
+        scales = [_of_group(each, entries) for each in others if _depends_on_variables(each)]
         known = [each for each in scales if each is not None]
         if known:
             return Scale(pt.mul(*known) if len(known) > 1 else known[0], None)
@@ -470,14 +473,14 @@ def _factor(node: Any, present: Collection[Variable], index: Variable) -> Scale 
     return None
 
 
-def _of_group(factor: TensorVariable, index: Variable) -> TensorVariable | None:
-    """Factor of all rows, or of each group, of which ``index`` takes those of the rows."""
+def _of_group(factor: TensorVariable, entries: Gathered) -> TensorVariable | None:
+    """Return a factor that is equal for all rows, or those of the groups that the rows take."""
     if factor.type.shape[:1] == (1,):
         return factor[0]
     taken = None if factor.owner is None else taken_by_index(factor.owner)
-    if taken is None or taken.source.type.ndim > 1 or factor.type.ndim > 1:
+    if taken is None or taken.source.type.shape != (entries.n_groups,) or factor.type.ndim > 1:
         return None
-    return taken.source if equal_computations([taken.index], [index]) else None
+    return taken.source if equal_computations([taken.index], [entries.index]) else None
 
 
 def _depends_on_variables(graph: Variable) -> bool:

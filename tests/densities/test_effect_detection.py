@@ -157,6 +157,16 @@ def test_effects_that_sum_to_zero_are_found(mean, is_sparse):
 
 
 @pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize(("size", "is_offset"), [(7, True), (10, False)])
+def test_scales_of_groups_are_as_many_as_the_groups(size, is_offset):
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", shape=size)
+        pm.Normal("y", pm.Normal("z", shape=7)[GROUP] * scale[GROUP], 1.0, observed=Y)
+    effects = find_effects(model, manifold_variables(model, None, None), INTERPRETED)
+    assert effects.is_offset.all() == is_offset
+
+
+@pytest.mark.usefixtures("interpreted")
 def test_products_of_different_scales_do_not_sum_to_zero():
     with pm.Model() as model:
         scale = pm.HalfNormal("scale", shape=2)[np.arange(7) % 2]
@@ -166,6 +176,7 @@ def test_products_of_different_scales_do_not_sum_to_zero():
     assert not effects.is_offset.any()
 
 
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("centered", [True, False])
 @pytest.mark.parametrize(
     "mean",
